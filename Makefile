@@ -1,0 +1,61 @@
+# Every target needs only Python 3.11 or newer: the first one makes .venv, the next ones find it ready.
+
+PYTHON ?= python3
+VENV ?= .venv
+RUN := $(VENV)/bin/python
+READY := $(VENV)/.ready
+# Extra arguments: make test PYTEST_ARGS="-k golden", make bench BENCH_ARGS=--quick
+PYTEST_ARGS ?=
+DEMO_ARGS ?=
+BENCH_ARGS ?=
+DAMAGE_ARGS ?=
+FUZZ_ARGS ?=
+DOCS_ARGS ?=
+DOCS_MODULE ?= kafkalog.tables.docs
+SOURCES := src tests $(wildcard benchmarks)
+
+.PHONY: help venv demo test lint format bench damage fuzz docs clean
+.DEFAULT_GOAL := help
+
+help:  ## this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+venv: $(READY)  ## the virtual environment .venv, with kafkalog editable in it
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "kafkalog needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null \
+		|| { echo "this Python cannot make virtual environments; on Debian: apt-get install python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test,lint]'
+	@touch $@
+
+demo: $(READY)  ## what kafkalog does, shown on logs that it makes
+	$(RUN) -m kafkalog.demo $(DEMO_ARGS)
+
+test: $(READY)  ## the whole suite
+	$(RUN) -m pytest -n auto --dist worksteal $(PYTEST_ARGS)
+
+lint: $(READY)  ## ruff and strict mypy
+	$(RUN) -m ruff check $(SOURCES)
+	$(RUN) -m mypy
+
+format: $(READY)  ## what ruff can put right by itself
+	$(RUN) -m ruff check --fix $(SOURCES)
+
+bench: $(READY)  ## the benchmarks against peers; writes docs/benchmarks.md
+	$(RUN) -m benchmarks.run $(BENCH_ARGS)
+
+damage: $(READY)  ## the whole damage campaign: every bit, every cut
+	$(RUN) -m tests.damage.campaign $(DAMAGE_ARGS)
+
+fuzz: $(READY)  ## the fuzzers
+	$(RUN) -m tests.fuzz.run $(FUZZ_ARGS)
+
+docs: $(READY)  ## the generated pages under docs/
+	$(RUN) -m $(DOCS_MODULE) $(DOCS_ARGS)
+
+clean:  ## everything that was made here, .venv too
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

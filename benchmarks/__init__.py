@@ -1,0 +1,1 @@
+"""Benchmarks of kafkalog against its peers, measured in one run: `python -m benchmarks.run`."""

@@ -1,0 +1,59 @@
+"""kafkalog: Kafka's log as data, without a broker.
+
+    import kafkalog
+
+    logs = kafkalog.open("/var/lib/kafka/data")
+    for batch in logs.read("records", columns=["offset", "key", "value"], topics=["orders"]):
+        ...
+
+Importing this package loads neither NumPy, Numba nor Arrow; `open` does.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from .errors import (
+    CorruptBatch,
+    KafkaLogError,
+    LimitExceeded,
+    Limits,
+    NoLogs,
+    SegmentChanged,
+    SegmentError,
+    StorageError,
+    TornTail,
+    UnsupportedFormat,
+    UsageError,
+)
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+    from .tables.logs import Logs
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CorruptBatch",
+    "KafkaLogError",
+    "LimitExceeded",
+    "Limits",
+    "NoLogs",
+    "SegmentChanged",
+    "SegmentError",
+    "StorageError",
+    "TornTail",
+    "UnsupportedFormat",
+    "UsageError",
+    "__version__",
+    "open",
+]
+
+
+def open(path: str | os.PathLike[str], *, filesystem: FileSystem | None = None) -> Logs:
+    """The logs at `path`: a log directory, a topic-partition folder, a single file, or any of these as `s3://bucket/…`."""
+    from .tables.logs import open_logs
+
+    return open_logs(path, filesystem=filesystem)

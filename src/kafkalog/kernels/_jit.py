@@ -1,0 +1,92 @@
+"""The fence around Numba: the only module that imports it.
+
+`@kernel` compiles a function without the GIL and caches the machine code in a folder of our own. Four silent failures of
+Numba shape this file: an import that dies where nothing is writable, a cache that misses edits in other files, a bounds-check
+switch that a warm cache ignores, and `uint8` arithmetic that wraps when the JIT is off (kernels widen each byte on load).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+from numba.core import types
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+PACKAGE = Path(__file__).resolve().parent.parent
+BOUNDS_CHECK = os.environ.get("NUMBA_BOUNDSCHECK", "0") not in ("", "0")
+
+
+def _sources_digest() -> str:
+    """A hash of every source a kernel may depend on: constants of `format` are compiled into the machine code."""
+    digest = hashlib.sha256()
+    for folder in ("format", "kernels"):
+        for source in sorted((PACKAGE / folder).glob("*.py")):
+            digest.update(source.name.encode())
+            digest.update(source.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _private_folder(path: Path) -> Path | None:
+    """`path` if it is ours alone (cache entries are pickles, so nobody else may write there), else None."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = path.lstat()
+        if status.st_uid != os.getuid() or status.st_mode & 0o022:
+            return None
+        with tempfile.TemporaryFile(dir=path):
+            return path
+    except OSError:
+        return None
+
+
+def _cache_folder() -> Path | None:
+    chosen = os.environ.get("KAFKALOG_CACHE_DIR")
+    home = Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "kafkalog"
+    name = f"kernels-{_sources_digest()}-py{sys.version_info[0]}{sys.version_info[1]}"
+    return _private_folder(home / (name + ("-bounds" if BOUNDS_CHECK else "")))
+
+
+CACHE_FOLDER = _cache_folder()
+_settings: Any = numba.config
+JIT_OFF = bool(_settings.DISABLE_JIT)
+
+
+def announce_compilation() -> None:
+    """One line on a terminal's stderr before the first, slow compilation of a fresh install."""
+    if JIT_OFF or (CACHE_FOLDER is not None and any(CACHE_FOLDER.glob("**/*.nbi"))):
+        return
+    if sys.stderr is not None:
+        sys.stderr.write("kafkalog: compiling its kernels, once for this installation (some seconds)\n")
+
+
+def kernel(function: Function) -> Function:
+    """`function` compiled on first call; with the JIT switched off, the function itself."""
+    options: dict[str, Any] = {"nogil": True, "cache": CACHE_FOLDER is not None, "error_model": "numpy"}
+    if BOUNDS_CHECK:
+        options["boundscheck"] = True
+    others = _settings.CACHE_DIR  # Numba reads it while it decorates; kernels of other packages keep their own place
+    try:
+        _settings.CACHE_DIR = str(CACHE_FOLDER or others)
+        return numba.njit(**options)(function)  # type: ignore[no-any-return]
+    finally:
+        _settings.CACHE_DIR = others
+
+
+def inline(function: Function) -> Function:
+    """A helper that only kernels call; the compiler is free to fold it into them."""
+    return kernel(function)
+
+
+def external_pread() -> Any:
+    """libc's `pread(fd, address, size, position)` as kernels call it, or a Python stand-in when the JIT is off."""
+    if JIT_OFF:
+        return None
+    return types.ExternalFunction("pread", types.int64(types.int32, types.uintp, types.uintp, types.int64))

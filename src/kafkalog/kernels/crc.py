@@ -1,0 +1,99 @@
+"""CRC-32 (messages v0 and v1) and CRC-32C (batches v2) as kernels that other kernels call.
+
+Both are reflected 32-bit CRCs that start from and end with an inversion. Sixteen tables of 256 entries take sixteen bytes a step:
+entry `[k * 256 + b]` is what byte `b` adds to the state when `k` more bytes follow it in the step.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog.kernels._jit import inline, kernel
+
+CRC32_POLYNOMIAL = 0xEDB88320
+CRC32C_POLYNOMIAL = 0x82F63B78
+STEP_BYTES = 16
+ALL_ONES = np.uint64(0xFFFFFFFF)
+
+Bytes = npt.NDArray[np.uint8]
+Tables = npt.NDArray[np.uint32]
+
+
+def _build_tables(polynomial: int) -> Tables:
+    tables = np.zeros((STEP_BYTES, 256), dtype=np.uint32)
+    state = np.arange(256, dtype=np.uint32)
+    for _ in range(8):
+        state = (state >> np.uint32(1)) ^ np.where(state & np.uint32(1), np.uint32(polynomial), np.uint32(0))
+    tables[0] = state
+    for step in range(1, STEP_BYTES):
+        before = tables[step - 1]
+        tables[step] = (before >> np.uint32(8)) ^ tables[0][before & np.uint32(0xFF)]
+    flat = tables.reshape(-1)
+    flat.flags.writeable = False
+    return flat
+
+
+CRC32_TABLES = _build_tables(CRC32_POLYNOMIAL)
+CRC32C_TABLES = _build_tables(CRC32C_POLYNOMIAL)
+
+
+@inline
+def load_word(data: Bytes, position: np.uint64) -> np.uint64:
+    """Four bytes, little-endian, widened; the compiler fuses them into one load."""
+    return (
+        np.uint64(data[position])
+        | (np.uint64(data[position + np.uint64(1)]) << np.uint64(8))
+        | (np.uint64(data[position + np.uint64(2)]) << np.uint64(16))
+        | (np.uint64(data[position + np.uint64(3)]) << np.uint64(24))
+    )
+
+
+@inline
+def _spread_word(tables: Tables, word: np.uint64, first_table: np.uint64) -> np.uint64:
+    """What four bytes add to the state; their last byte belongs to `first_table`, the ones before it to the next three."""
+    low = np.uint64(0xFF)
+    return (
+        np.uint64(tables[(first_table + np.uint64(3)) * np.uint64(256) + (word & low)])
+        ^ np.uint64(tables[(first_table + np.uint64(2)) * np.uint64(256) + ((word >> np.uint64(8)) & low)])
+        ^ np.uint64(tables[(first_table + np.uint64(1)) * np.uint64(256) + ((word >> np.uint64(16)) & low)])
+        ^ np.uint64(tables[first_table * np.uint64(256) + (word >> np.uint64(24))])
+    )
+
+
+@inline
+def advance(tables: Tables, state: np.uint64, data: Bytes, start: int, stop: int) -> np.uint64:
+    """The CRC state (not inverted) after `data[start:stop]`; the caller has checked both against the length of `data`."""
+    position = np.uint64(start)
+    end = np.uint64(stop)
+    while position + np.uint64(16) <= end:
+        first = load_word(data, position) ^ state
+        second = load_word(data, position + np.uint64(4))
+        third = load_word(data, position + np.uint64(8))
+        fourth = load_word(data, position + np.uint64(12))
+        state = (
+            _spread_word(tables, fourth, np.uint64(0))
+            ^ _spread_word(tables, third, np.uint64(4))
+            ^ _spread_word(tables, second, np.uint64(8))
+            ^ _spread_word(tables, first, np.uint64(12))
+        )
+        position += np.uint64(16)
+    while position + np.uint64(4) <= end:
+        state = _spread_word(tables, load_word(data, position) ^ state, np.uint64(0))
+        position += np.uint64(4)
+    while position < end:
+        state = np.uint64(tables[(state ^ np.uint64(data[position])) & np.uint64(0xFF)]) ^ (state >> np.uint64(8))
+        position += np.uint64(1)
+    return state
+
+
+@kernel
+def crc32(data: Bytes, start: int, stop: int) -> np.int64:
+    """CRC-32 of `data[start:stop]`, as `zlib.crc32` gives it; 0 <= start, stop <= len(data) is the caller's duty."""
+    return np.int64(advance(CRC32_TABLES, ALL_ONES, data, start, stop) ^ ALL_ONES)
+
+
+@kernel
+def crc32c(data: Bytes, start: int, stop: int) -> np.int64:
+    """CRC-32C of `data[start:stop]`; 0 <= start, stop <= len(data) is the caller's duty."""
+    return np.int64(advance(CRC32C_TABLES, ALL_ONES, data, start, stop) ^ ALL_ONES)

@@ -1,0 +1,495 @@
+"""Decode the records of many entries into columns with one call.
+
+The caller has found the entries (`scan`), checked their checksums and decompressed what was compressed; here every length is
+compared with what remains before it is used. A kernel never raises: it returns a status and the entry at fault, with the rows of
+all entries before it in place, so that the caller can drop that entry and call again for the rest.
+
+The varint of one byte is the common case and is read in line; positions are unsigned, which spares Numba's test for negative
+indices. Both were measured to matter.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkalog.format import batch, message
+
+from ._jit import inline, kernel
+from .bytes import Bytes, Int, Ints, load_int32, load_int64
+from .crc import crc32
+from .scan import ATTRIBUTES, BASE_OFFSET, BASE_TIMESTAMP, COUNT, LAST_OFFSET, MAGIC, MAX_TIMESTAMP
+
+# Rows of the payload table: which entry, and where its records (or inner messages) lie.
+ENTRY, IN_ARENA, START, STOP, FIRST_ROW, FIRST_OFFSET = range(6)
+PAYLOAD_FIELDS = 6
+DROPPED = -1  # as STOP: a payload that did not decompress
+
+# Rows of the bounds: what to keep.
+(START_OFFSET, STOP_OFFSET, START_TIME, STOP_TIME, RECORD_LIMIT, HEADERS_LIMIT) = range(6)
+BOUND_COUNT = 6
+
+# Rows of the scratch table, one column per record: where in its buffer a key, value or header lies.
+KEY_START, VALUE_START, HEADERS_START, HEADERS_COUNT = range(4)
+SCRATCH_FIELDS = 4
+
+# What `decode` may find. The order is that of REASON_OF below.
+(
+    OK,
+    BAD_STRUCTURE,
+    BAD_VARINT,
+    BAD_COUNT,
+    BAD_OFFSET,
+    BAD_INNER_LENGTH,
+    BAD_INNER_CRC,
+    BAD_INNER_MAGIC,
+    NESTED,
+    OVER_RECORD_LIMIT,
+    OVER_HEADERS_LIMIT,
+) = range(11)
+REASON_OF = (
+    "",
+    "record-structure",
+    "varint",
+    "count",
+    "offset-range",
+    "length",
+    "inner-crc",
+    "magic",
+    "nested",
+    "record-limit",
+    "headers-limit",
+)
+
+LAST_INT64 = np.int64(0x7FFFFFFFFFFFFFFF)
+INNER_CODEC_MASK = batch.CODEC_MASK
+
+Offsets32 = NDArray[np.int32]
+Position = np.uint64
+
+
+@inline
+def _varint(data: Bytes, at: Position, stop: Position) -> tuple[Int, Position]:
+    """(zig-zag value, position after it); a position above `stop` says that it was cut short, or (stop + 2) too long."""
+    if at < stop:
+        first = np.int64(data[at])
+        if first < 0x80:
+            return (first >> 1) ^ -(first & 1), at + np.uint64(1)
+    raw = np.int64(0)
+    shift = 0
+    while shift < 35:
+        if at >= stop:
+            return np.int64(0), stop + np.uint64(1)
+        byte = np.int64(data[at])
+        at += np.uint64(1)
+        raw |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            raw &= 0xFFFFFFFF
+            return (raw >> 1) ^ -(raw & 1), at
+        shift += 7
+    return np.int64(0), stop + np.uint64(2)
+
+
+@inline
+def _varlong(data: Bytes, at: Position, stop: Position) -> tuple[Int, Position]:
+    if at < stop:
+        first = np.int64(data[at])
+        if first < 0x80:
+            return (first >> 1) ^ -(first & 1), at + np.uint64(1)
+    raw = np.uint64(0)
+    shift = 0
+    while shift < 70:
+        if at >= stop:
+            return np.int64(0), stop + np.uint64(1)
+        byte = np.uint64(data[at])
+        at += np.uint64(1)
+        raw |= (byte & np.uint64(0x7F)) << np.uint64(shift)
+        if byte < np.uint64(0x80):
+            return np.int64(raw >> np.uint64(1)) ^ -np.int64(raw & np.uint64(1)), at
+        shift += 7
+    return np.int64(0), stop + np.uint64(2)
+
+
+@inline
+def _status_of(at: Position, stop: Position) -> Int:
+    return BAD_VARINT if at == stop + np.uint64(2) else BAD_STRUCTURE
+
+
+@inline
+def _skip_headers(data: Bytes, at: Position, stop: Position, count: Int) -> Position:
+    """The position after `count` headers, or above `stop` when they do not fit."""
+    for _ in range(count):
+        size, at = _varint(data, at, stop)
+        if at > stop:
+            return at
+        if size < 0 or np.uint64(size) > stop - at:
+            return stop + np.uint64(1)
+        size, at = _varint(data, at + np.uint64(size), stop)
+        if at > stop:
+            return at
+        if size > 0:
+            if np.uint64(size) > stop - at:
+                return stop + np.uint64(1)
+            at += np.uint64(size)
+    return at
+
+
+@inline
+def _record_front(data: Bytes, at: Position, end: Position, record_limit: Int) -> tuple[Int, Position, Position, Int, Int]:
+    """(status, position after the deltas, where the record stops, timestamp delta, offset delta) of the record at `at`."""
+    size, at = _varint(data, at, end)
+    if at > end:
+        return _status_of(at, end), at, end, 0, 0
+    if size < 1 or np.uint64(size) > end - at:
+        return BAD_STRUCTURE, at, end, 0, 0
+    if size > record_limit:
+        return OVER_RECORD_LIMIT, at, end, 0, 0
+    stop = at + np.uint64(size)
+    timestamp_delta, at = _varlong(data, at + np.uint64(1), stop)
+    if at > stop:
+        return _status_of(at, stop), at, stop, 0, 0
+    offset_delta, at = _varint(data, at, stop)
+    if at > stop:
+        return _status_of(at, stop), at, stop, 0, 0
+    return OK, at, stop, timestamp_delta, offset_delta
+
+
+@inline
+def _sized_bytes(data: Bytes, at: Position, stop: Position) -> tuple[Int, Position, Position]:
+    """(size or negative for null, where the bytes start, position after them); a position above `stop` says they do not fit."""
+    size, start = _varint(data, at, stop)
+    if start > stop or size <= 0:
+        return size, start, start
+    if np.uint64(size) > stop - start:
+        return size, start, stop + np.uint64(1)
+    return size, start, start + np.uint64(size)
+
+
+@inline
+def _check_headers(data: Bytes, at: Position, stop: Position, count: Int, limit: Int) -> Int:
+    """Whether `count` headers fill data[at:stop] exactly."""
+    if count == 0:
+        return OK if at == stop else BAD_STRUCTURE
+    if count < 0 or np.uint64(count) > (stop - at) // np.uint64(2):
+        return BAD_STRUCTURE
+    if count > limit:
+        return OVER_HEADERS_LIMIT
+    at = _skip_headers(data, at, stop, count)
+    if at == stop:
+        return OK
+    return BAD_STRUCTURE if at < stop else _status_of(at, stop)
+
+
+@inline
+def _decode_batch(
+    data: Bytes,
+    fields: Ints,
+    entry: Int,
+    start: Int,
+    stop: Int,
+    want_payload: bool,
+    bounds: Ints,
+    row: Int,
+    offsets: Ints,
+    timestamps: Ints,
+    key_offsets: Offsets32,
+    value_offsets: Offsets32,
+    key_valid: Bytes,
+    value_valid: Bytes,
+    scratch: Ints,
+) -> tuple[Int, Int]:
+    """(status, row after the last one kept) of a v2 batch whose records lie in data[start:stop]."""
+    count = fields[COUNT, entry]
+    if count == 0:
+        return OK, row
+    base_offset = fields[BASE_OFFSET, entry]
+    if count < 0 or count > (stop - start) // batch.MIN_RECORD_SIZE or count > fields[LAST_OFFSET, entry] - base_offset + 1:
+        return BAD_COUNT, row
+    base_timestamp = fields[BASE_TIMESTAMP, entry]
+    append_time = fields[ATTRIBUTES, entry] & batch.LOG_APPEND_TIME != 0
+    at = np.uint64(start)
+    end = np.uint64(stop)
+    for _ in range(count):
+        if at == end:
+            return BAD_COUNT, row
+        status, at, record_stop, timestamp_delta, offset_delta = _record_front(data, at, end, bounds[RECORD_LIMIT])
+        if status != OK:
+            return status, row
+        if offset_delta > LAST_INT64 - base_offset or base_offset + offset_delta < 0:
+            return BAD_OFFSET, row
+        offset = base_offset + offset_delta
+        timestamp = fields[MAX_TIMESTAMP, entry] if append_time else base_timestamp + timestamp_delta
+        if want_payload:
+            key_size, key_start, at = _sized_bytes(data, at, record_stop)
+            if at > record_stop:
+                return _status_of(at, record_stop), row
+            value_size, value_start, at = _sized_bytes(data, at, record_stop)
+            if at > record_stop:
+                return _status_of(at, record_stop), row
+            headers_count, at = _varint(data, at, record_stop)
+            if at > record_stop:
+                return _status_of(at, record_stop), row
+            status = _check_headers(data, at, record_stop, headers_count, bounds[HEADERS_LIMIT])
+            if status != OK:
+                return status, row
+            scratch[KEY_START, row] = np.int64(key_start)
+            scratch[VALUE_START, row] = np.int64(value_start)
+            scratch[HEADERS_START, row] = np.int64(at)
+            scratch[HEADERS_COUNT, row] = headers_count
+            key_offsets[row + 1] = np.int64(key_offsets[row]) + max(key_size, 0)
+            value_offsets[row + 1] = np.int64(value_offsets[row]) + max(value_size, 0)
+            key_valid[row] = key_size >= 0
+            value_valid[row] = value_size >= 0
+        at = record_stop
+        offsets[row] = offset
+        timestamps[row] = timestamp
+        if bounds[START_OFFSET] <= offset < bounds[STOP_OFFSET] and bounds[START_TIME] <= timestamp < bounds[STOP_TIME]:
+            row += 1
+    return (OK if at == end else BAD_COUNT), row
+
+
+@kernel
+def message_parts(data: Bytes, start: Int, stop: Int, magic: Int) -> tuple[Int, Int, Int, Int, Int]:
+    """(status, key start, key size, value start, value size) of the v0 or v1 message in data[start:stop]; size -1: null."""
+    at = start + (message.KEY_LENGTH_POSITION_V1 if magic == 1 else message.KEY_LENGTH_POSITION_V0)
+    if at + 8 > stop:
+        return BAD_STRUCTURE, 0, 0, 0, 0
+    key_size = max(load_int32(data, at), -1)
+    key_start = at + 4
+    if max(key_size, 0) + 4 > stop - key_start:
+        return BAD_STRUCTURE, 0, 0, 0, 0
+    value_at = key_start + max(key_size, 0)
+    value_size = max(load_int32(data, value_at), -1)
+    if value_size > stop - value_at - 4:
+        return BAD_STRUCTURE, 0, 0, 0, 0
+    return OK, key_start, key_size, value_at + 4, value_size
+
+
+@inline
+def _keep_message(
+    offset: Int,
+    timestamp: Int,
+    key_start: Int,
+    key_size: Int,
+    value_start: Int,
+    value_size: Int,
+    bounds: Ints,
+    row: Int,
+    offsets: Ints,
+    timestamps: Ints,
+    key_offsets: Offsets32,
+    value_offsets: Offsets32,
+    key_valid: Bytes,
+    value_valid: Bytes,
+    scratch: Ints,
+) -> Int:
+    """The next free row after this message, which is written only when it lies within the bounds."""
+    if offset < bounds[START_OFFSET] or offset >= bounds[STOP_OFFSET]:
+        return row
+    if timestamp < bounds[START_TIME] or timestamp >= bounds[STOP_TIME]:
+        return row
+    offsets[row] = offset
+    timestamps[row] = timestamp
+    scratch[KEY_START, row] = key_start
+    scratch[VALUE_START, row] = value_start
+    scratch[HEADERS_COUNT, row] = 0
+    key_offsets[row + 1] = np.int64(key_offsets[row]) + max(key_size, 0)
+    value_offsets[row + 1] = np.int64(value_offsets[row]) + max(value_size, 0)
+    key_valid[row] = key_size >= 0
+    value_valid[row] = value_size >= 0
+    return row + 1
+
+
+@inline
+def _check_inner(data: Bytes, at: Int, stop: Int) -> tuple[Int, Int]:
+    """(status, size) of the inner message at data[at]; size 0: the set ends here, as Kafka's reader sees it."""
+    if stop - at < batch.LOG_OVERHEAD:
+        return OK, 0
+    size = load_int32(data, at + message.MESSAGE_SIZE_POSITION)
+    if size < message.MIN_MESSAGE_SIZE:
+        return BAD_INNER_LENGTH, 0
+    if size > stop - at - batch.LOG_OVERHEAD:
+        return OK, 0
+    magic = np.int64(data[at + message.MAGIC_POSITION])
+    if magic > 1:
+        return BAD_INNER_MAGIC, 0
+    if data[at + message.ATTRIBUTES_POSITION] & INNER_CODEC_MASK:
+        return NESTED, 0
+    stored = load_int32(data, at + message.CRC_POSITION) & 0xFFFFFFFF
+    if stored != crc32(data, at + message.CRC_START, at + batch.LOG_OVERHEAD + size):
+        return BAD_INNER_CRC, 0
+    status, _, _, _, _ = message_parts(data, at, at + batch.LOG_OVERHEAD + size, magic)
+    return status, size + batch.LOG_OVERHEAD
+
+
+@inline
+def _base_of_set(data: Bytes, start: Int, stop: Int, magic: Int, wrapper_offset: Int) -> tuple[Int, Int, Int]:
+    """(status, what to add to each inner offset, where the set ends), after every inner message has been checked."""
+    at = start
+    last_inner = np.int64(-1)
+    highest_inner = np.int64(-1)
+    while at < stop:
+        status, size = _check_inner(data, at, stop)
+        if status != OK:
+            return status, 0, at
+        if size == 0:
+            break
+        last_inner = load_int64(data, at)
+        if last_inner < 0:
+            return BAD_OFFSET, 0, at
+        highest_inner = max(highest_inner, last_inner)
+        at += size
+    if at == start:
+        return BAD_COUNT, 0, at
+    if magic == 0 or wrapper_offset == 0:  # offset 0 on a v1 wrapper: some clients leave it so, Kafka takes the inner ones
+        return OK, 0, at
+    if wrapper_offset < last_inner or wrapper_offset - last_inner > LAST_INT64 - highest_inner:
+        return BAD_OFFSET, 0, at
+    return OK, wrapper_offset - last_inner, at
+
+
+@inline
+def _decode_set(
+    data: Bytes,
+    fields: Ints,
+    entry: Int,
+    start: Int,
+    stop: Int,
+    bounds: Ints,
+    row: Int,
+    offsets: Ints,
+    timestamps: Ints,
+    key_offsets: Offsets32,
+    value_offsets: Offsets32,
+    key_valid: Bytes,
+    value_valid: Bytes,
+    scratch: Ints,
+) -> tuple[Int, Int, Int]:
+    """(status, row after the last one kept, first offset) of the inner messages in data[start:stop]."""
+    magic = fields[MAGIC, entry]
+    status, base, end = _base_of_set(data, start, stop, magic, fields[BASE_OFFSET, entry])
+    if status != OK:
+        return status, row, 0
+    append_time = magic == 1 and fields[ATTRIBUTES, entry] & batch.LOG_APPEND_TIME != 0
+    first_offset = load_int64(data, start) + base
+    at = start
+    while at < end:
+        size = load_int32(data, at + message.MESSAGE_SIZE_POSITION) + batch.LOG_OVERHEAD
+        inner_magic = np.int64(data[at + message.MAGIC_POSITION])
+        _, key_start, key_size, value_start, value_size = message_parts(data, at, at + size, inner_magic)
+        timestamp = load_int64(data, at + message.TIMESTAMP_POSITION) if inner_magic == 1 else np.int64(-1)
+        if append_time and inner_magic == 1:
+            timestamp = fields[BASE_TIMESTAMP, entry]
+        row = _keep_message(
+            load_int64(data, at) + base,
+            timestamp,
+            key_start,
+            key_size,
+            value_start,
+            value_size,
+            bounds,
+            row,
+            offsets,
+            timestamps,
+            key_offsets,
+            value_offsets,
+            key_valid,
+            value_valid,
+            scratch,
+        )
+        at += size
+    return OK, row, first_offset
+
+
+@kernel
+def decode(
+    window: Bytes,
+    arena: Bytes,
+    fields: Ints,
+    payloads: Ints,
+    first: Int,
+    want_payload: bool,
+    bounds: Ints,
+    row: Int,
+    offsets: Ints,
+    timestamps: Ints,
+    key_offsets: Offsets32,
+    value_offsets: Offsets32,
+    key_valid: Bytes,
+    value_valid: Bytes,
+    scratch: Ints,
+) -> tuple[Int, Int, Int]:
+    """(status, payload at fault or the number of payloads, rows in place) for payloads[first:].
+
+    An entry at fault leaves no rows. FIRST_ROW and FIRST_OFFSET of each decoded payload are filled in.
+    """
+    for number in range(first, payloads.shape[1]):
+        entry = payloads[ENTRY, number]
+        start = payloads[START, number]
+        stop = payloads[STOP, number]
+        data = arena if payloads[IN_ARENA, number] else window
+        payloads[FIRST_ROW, number] = row
+        payloads[FIRST_OFFSET, number] = fields[BASE_OFFSET, entry]
+        next_row = row
+        if fields[BASE_OFFSET, entry] < 0 or fields[LAST_OFFSET, entry] < 0:
+            status = BAD_OFFSET
+        elif fields[MAGIC, entry] == 2:
+            status, next_row = _decode_batch(
+                data,
+                fields,
+                entry,
+                start,
+                stop,
+                want_payload,
+                bounds,
+                row,
+                offsets,
+                timestamps,
+                key_offsets,
+                value_offsets,
+                key_valid,
+                value_valid,
+                scratch,
+            )
+        elif payloads[IN_ARENA, number]:
+            status, next_row, first_offset = _decode_set(
+                data,
+                fields,
+                entry,
+                start,
+                stop,
+                bounds,
+                row,
+                offsets,
+                timestamps,
+                key_offsets,
+                value_offsets,
+                key_valid,
+                value_valid,
+                scratch,
+            )
+            payloads[FIRST_OFFSET, number] = first_offset
+        else:
+            status, key_start, key_size, value_start, value_size = message_parts(data, start, stop, fields[MAGIC, entry])
+            if status == OK:
+                next_row = _keep_message(
+                    fields[BASE_OFFSET, entry],
+                    fields[BASE_TIMESTAMP, entry],
+                    key_start,
+                    key_size,
+                    value_start,
+                    value_size,
+                    bounds,
+                    row,
+                    offsets,
+                    timestamps,
+                    key_offsets,
+                    value_offsets,
+                    key_valid,
+                    value_valid,
+                    scratch,
+                )
+        if status != OK:
+            return status, number, row
+        row = next_row
+    return OK, payloads.shape[1], row

@@ -1,0 +1,141 @@
+"""The entries of partitions as stored: headers, and on request checksums and the first offsets of compressed v0/v1 sets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkalog.errors import SegmentError, StorageError, TornTail
+from kafkalog.kernels import scan
+from kafkalog.kernels.bytes import Ints
+from kafkalog.segment.decode import RecordDecoder, RecordRange, crc_matches
+from kafkalog.segment.salvage import SalvageWalk
+from kafkalog.segment.windows import SegmentWalk, Window, WindowBuffers
+from kafkalog.storage.store import ByteSource
+
+from .order import header_bases
+from .partition import Partition, Segment
+from .reading import ReadOptions, SegmentPlacement, explain_end
+from .report import ReadReport
+
+
+@dataclass
+class BatchHeaders:
+    """Entries of one file. `base_offsets` is -1 where it is not known, `crc_valid` None unless it was asked for."""
+
+    partition: Partition
+    file: str
+    fields: Ints
+    base_offsets: NDArray[np.int64]
+    crc_valid: NDArray[np.bool_] | None = None
+
+
+def read_batches(partitions: Iterable[Partition], options: ReadOptions, report: ReadReport) -> Iterator[BatchHeaders]:
+    """The entries of each partition in turn. A wrong checksum is a fact in a column here, not damage; lost framing is damage."""
+    for partition in partitions:
+        yield from _PartitionBatches(partition, options, report).run()
+
+
+class _PartitionBatches:
+    def __init__(self, partition: Partition, options: ReadOptions, report: ReadReport) -> None:
+        self.partition = partition
+        self.options = options
+        self.report = report
+        self.strict = options.on_damage == "strict"
+        self.want_crc = "crc_valid" in options.columns
+        self.want_bases = "base_offset" in options.columns
+        self.decoder = RecordDecoder(
+            RecordRange(), options.limits, frozenset({"offset"}), check_crcs=False, stop_at_problem=False
+        )
+
+    def run(self) -> Iterator[BatchHeaders]:
+        wanted = self.options.record_range
+        for segment in self.partition.segments_from(wanted.start_offset):
+            if segment.base_offset >= wanted.stop_offset:
+                return
+            try:
+                with self.partition.open_log(segment) as source:
+                    for found in self._read_segment(segment, source):
+                        kept = self._within(found)
+                        self.report.kept_batches += kept.fields.shape[1]
+                        self.report.kept_bytes += int(kept.fields[scan.SIZE].sum())
+                        if kept.fields.shape[1]:
+                            yield kept
+            except StorageError as error:
+                if self.strict:
+                    raise
+                self.report.leave_unread(error)
+
+    def _read_segment(self, segment: Segment, source: ByteSource) -> Iterator[BatchHeaders]:
+        if self.options.on_damage == "salvage":
+            yield from self._salvage(segment, source)
+            return
+        walk = SegmentWalk(source, 0, source.size, self.options.limits)
+        if self.want_crc:
+            buffers = WindowBuffers()
+            for window in walk.windows(buffers):
+                yield self._with_crc(window)
+                buffers.give_back(window)
+        else:
+            for fields in walk.headers():
+                yield BatchHeaders(self.partition, source.path, fields, self._bases(source, fields))
+        if walk.problem is not None:
+            self._handle(segment, explain_end(segment, source, walk.problem, self.options.limits))
+
+    def _with_crc(self, window: Window) -> BatchHeaders:
+        valid = crc_matches(window, np.arange(window.count))
+        fields = window.fields.copy()
+        return BatchHeaders(self.partition, window.file, fields, self._decoded_bases(window, header_bases(fields)), valid)
+
+    def _salvage(self, segment: Segment, source: ByteSource) -> Iterator[BatchHeaders]:
+        placement = SegmentPlacement(self.partition, segment, self.options, skipped=False)
+        buffers = WindowBuffers()
+        for salvaged in SalvageWalk(source, 0, source.size, self.options.limits, placement).windows(buffers):
+            if salvaged.window is not None:
+                fields = np.ascontiguousarray(salvaged.window.fields[:, salvaged.entries])
+                bases = self._decoded_bases(salvaged.window, header_bases(salvaged.window.fields))[salvaged.entries]
+                yield BatchHeaders(self.partition, source.path, fields, bases, np.ones(fields.shape[1], np.bool_))
+                buffers.give_back(salvaged.window)
+            for problem in salvaged.problems:
+                self._handle(segment, problem)
+
+    def _bases(self, source: ByteSource, fields: Ints) -> NDArray[np.int64]:
+        """First offsets; those of compressed v0/v1 sets are read from the sets themselves, if the column is wanted."""
+        bases = header_bases(fields)
+        if self.want_bases:
+            for row in np.flatnonzero(bases < 0).tolist():
+                position, size = int(fields[scan.POSITION, row]), int(fields[scan.SIZE, row])
+                data = np.frombuffer(source.read(position, size), np.uint8)
+                window = Window(source.path, position, data, np.ascontiguousarray(fields[:, row : row + 1]))
+                bases[row] = self._decoded_bases(window, bases[row : row + 1])[0]
+        return bases
+
+    def _decoded_bases(self, window: Window, bases: NDArray[np.int64]) -> NDArray[np.int64]:
+        rows = np.flatnonzero(bases < 0)
+        if self.want_bases and len(rows):
+            bases = bases.copy()
+            for group in self.decoder.decode(window, rows).groups:
+                bases[group.entries] = group.first_offsets
+        return bases
+
+    def _within(self, found: BatchHeaders) -> BatchHeaders:
+        """Only the entries that may hold offsets of the range."""
+        wanted = self.options.record_range
+        fields = found.fields
+        first = np.where(found.base_offsets < 0, fields[scan.LAST_OFFSET], found.base_offsets)
+        rows = (fields[scan.LAST_OFFSET] >= wanted.start_offset) & (first < wanted.stop_offset)
+        if rows.all():
+            return found
+        valid = found.crc_valid[rows] if found.crc_valid is not None else None
+        return BatchHeaders(found.partition, found.file, fields[:, rows], found.base_offsets[rows], valid)
+
+    def _handle(self, segment: Segment, error: SegmentError) -> None:
+        if isinstance(error, TornTail) and segment.is_newest:
+            self.report.end_at_tail(error)
+        elif self.strict:
+            raise error
+        else:
+            self.report.drop(error)

@@ -1,0 +1,30 @@
+"""Leader epochs: what the checkpoint says beside what the batches say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kafkalog.errors import Limits
+from kafkalog.kernels import scan
+
+from .headers import iter_headers
+from .partition import Partition
+
+
+def replay_epochs(partition: Partition, limits: Limits) -> list[dict[str, Any]]:
+    """One row per epoch of either source, ascending; v0/v1 entries have none."""
+    rows: dict[int, dict[str, Any]] = {
+        start.epoch: {"leader_epoch": start.epoch, "start_offset": start.start_offset, "batch_count": 0}
+        for start in partition.epochs
+    }
+    for _, fields in iter_headers(partition, limits):
+        epochs = fields[scan.LEADER_EPOCH]
+        for epoch in np.unique(epochs[fields[scan.MAGIC] == 2]).tolist():
+            of_epoch = epochs == epoch
+            row = rows.setdefault(epoch, {"leader_epoch": epoch, "batch_count": 0})
+            row.setdefault("first_offset", int(fields[scan.BASE_OFFSET, of_epoch].min()))
+            row["last_offset"] = int(fields[scan.LAST_OFFSET, of_epoch].max())
+            row["batch_count"] += int(of_epoch.sum())
+    return [rows[epoch] for epoch in sorted(rows)]

@@ -1,0 +1,154 @@
+"""Find the partitions under a path: a log directory, one partition folder, or one file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from kafkalog.errors import KafkaLogError, NoLogs, StorageError, UnsupportedFormat
+from kafkalog.format import names
+from kafkalog.format.batch import LOG_OVERHEAD, MAGIC_POSITION, MAX_MAGIC
+from kafkalog.format.checkpoint import decode_offset_checkpoint
+from kafkalog.format.message import MIN_MESSAGE_SIZE
+from kafkalog.storage.store import Entry, Store
+
+from .partition import SMALL_FILE, Partition, Segment, StoredFile
+
+LOG_KINDS = ("log", "checkpoint", names.BOOTSTRAP_CHECKPOINT)
+UNNAMED = -1
+
+
+def find_partitions(store: Store, path: str) -> list[Partition]:
+    """Every partition at or directly under `path`, sorted by topic and number; NoLogs if there is none."""
+    found = store.stat(path)
+    if found is None:
+        raise StorageError(f"{path}: no such file or folder", file=path)
+    if found.kind == "folder":
+        return _partitions_of_folder(store, path)
+    if found.kind == "other":
+        raise UnsupportedFormat("not-a-file", file=path, detail="give a log directory, a partition folder or a segment file")
+    return [_partition_of_file(store, path, found)]
+
+
+def _partitions_of_folder(store: Store, folder: str) -> list[Partition]:
+    entries = store.list(folder)
+    if any(_is_segment_file(entry) for entry in entries):
+        parsed = names.parse_folder_name(store.name(folder))
+        starts = _log_starts(store, store.parent(folder)) if parsed else {}
+        return [_partition(store, folder, entries, starts)]
+    starts = _log_starts(store, folder)
+    partitions = [
+        _listed_partition(store, store.join(folder, entry.name), starts)
+        for entry in entries
+        if entry.kind == "folder" and names.parse_folder_name(entry.name) is not None
+    ]
+    if not partitions:
+        raise NoLogs(_nothing_found(folder, entries), file=folder)
+    return sorted(partitions, key=lambda partition: (partition.topic, partition.partition, partition.state))
+
+
+def _nothing_found(folder: str, entries: Iterable[Entry]) -> str:
+    held = [entry.name for entry in entries][:3]
+    holds = f"it holds {', '.join(map(repr, held))}…" if held else "it is empty"
+    return f"{folder}: no Kafka log here: neither segment files (20 digits and .log) nor topic-partition folders; {holds}"
+
+
+def _is_segment_file(entry: Entry) -> bool:
+    parsed = names.parse_file_name(entry.name) if entry.kind == "file" else None
+    return parsed is not None and parsed.kind in names.SEGMENT_KINDS
+
+
+def _log_starts(store: Store, log_directory: str) -> dict[tuple[str, int], int]:
+    try:
+        path = store.join(log_directory, names.LOG_START_CHECKPOINT)
+        entry = store.stat(path)
+        if entry is None or entry.kind != "file":
+            return {}
+        found = decode_offset_checkpoint(store.read_small(path, SMALL_FILE))
+    except KafkaLogError:
+        return {}
+    return {(start.topic, start.partition): start.offset for start in found}
+
+
+def _listed_partition(store: Store, folder: str, starts: dict[tuple[str, int], int]) -> Partition:
+    try:
+        return _partition(store, folder, store.list(folder), starts)
+    except StorageError as error:
+        return replace(_partition(store, folder, [], starts), problems=(str(error),))
+
+
+def _partition(store: Store, folder: str, entries: list[Entry], starts: dict[tuple[str, int], int]) -> Partition:
+    name = store.name(folder)
+    parsed = names.parse_folder_name(name) or names.FolderName(name, UNNAMED)
+    files = [stored for entry in entries if (stored := _stored(store, folder, entry)) is not None]
+    problems = tuple(
+        f"{store.join(folder, entry.name)}: {entry.problem}"
+        for entry in entries
+        if entry.problem and names.parse_file_name(entry.name)
+    )
+    return Partition(
+        store,
+        folder,
+        parsed.topic,
+        parsed.partition,
+        parsed.state,
+        segments=_segments(files),
+        leftovers=tuple(stored for stored in files if stored.suffix),
+        files=tuple(files),
+        problems=problems,
+        log_start_offset=starts.get((parsed.topic, parsed.partition)) if not parsed.state else None,
+    )
+
+
+def _stored(store: Store, folder: str, entry: Entry) -> StoredFile | None:
+    parsed = names.parse_file_name(entry.name)
+    if parsed is None or entry.kind != "file":
+        return None
+    return StoredFile(store.join(folder, entry.name), entry.size, entry.mtime_ns, parsed.kind, parsed.base_offset, parsed.suffix)
+
+
+def _segments(files: Iterable[StoredFile]) -> tuple[Segment, ...]:
+    """The live segments in order of offset, each with its siblings."""
+    by_offset: dict[int, dict[str, StoredFile]] = {}
+    for stored in files:
+        if stored.kind in names.SEGMENT_KINDS and not stored.suffix:
+            by_offset.setdefault(stored.base_offset, {})[stored.kind] = stored
+    bases = sorted(base for base, group in by_offset.items() if "log" in group)
+    following: list[int | None] = [*bases[1:], None]
+    return tuple(
+        Segment(by_offset[base]["log"], {kind: stored for kind, stored in by_offset[base].items() if kind != "log"}, after)
+        for base, after in zip(bases, following, strict=True)
+    )
+
+
+def _partition_of_file(store: Store, path: str, entry: Entry) -> Partition:
+    """A partition of one file. Its folder's name gives topic and number; a file of any other name must look like a segment."""
+    folder = store.parent(path)
+    parsed_folder = names.parse_folder_name(store.name(folder)) or names.FolderName(store.name(folder), UNNAMED)
+    parsed = names.parse_file_name(store.name(path))
+    if parsed is None:
+        _require_segment(store, path, entry)
+        parsed = names.FileName("log", UNNAMED)
+    elif parsed.kind not in (*LOG_KINDS, *names.SEGMENT_KINDS, names.LEADER_EPOCH_CHECKPOINT):
+        raise UnsupportedFormat("not-a-segment", file=path, detail=f"a {parsed.kind} file holds no records; give its folder")
+    stored = StoredFile(path, entry.size, entry.mtime_ns, parsed.kind, parsed.base_offset, parsed.suffix)
+    segments = (Segment(stored),) if parsed.kind in LOG_KINDS else ()
+    return Partition(
+        store, folder, parsed_folder.topic, parsed_folder.partition, parsed_folder.state, segments=segments, files=(stored,)
+    )
+
+
+def _require_segment(store: Store, path: str, entry: Entry) -> None:
+    with store.open(path) as source:
+        front = source.read(0, MAGIC_POSITION + 1)
+    if not entry.size:
+        return
+    plausible = (
+        len(front) > MAGIC_POSITION
+        and int.from_bytes(front[8:LOG_OVERHEAD], "big", signed=True) >= MIN_MESSAGE_SIZE
+        and front[MAGIC_POSITION] <= MAX_MAGIC
+        and front[0] < 0x80
+    )
+    if not plausible:
+        detail = "its first bytes are no entry of a Kafka log; segment files are named with 20 digits and .log"
+        raise UnsupportedFormat("not-a-segment", file=path, position=0, found=front.hex(" ") or "an empty file", detail=detail)

@@ -1,0 +1,99 @@
+"""One partition as found on storage: its segments, what lies beside them, and the checkpoints that speak of it.
+
+Checkpoints are evidence, not truth: one that cannot be read counts as absent.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from kafkalog.errors import KafkaLogError
+from kafkalog.format import names
+from kafkalog.format.checkpoint import EpochStart, decode_leader_epoch_checkpoint
+from kafkalog.storage.store import ByteSource, Store
+
+SMALL_FILE = 64 << 20
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """A file of a partition folder and what its name says."""
+
+    path: str
+    size: int
+    mtime_ns: int
+    kind: str
+    base_offset: int = -1
+    suffix: str = ""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A log file with the index files of the same number; `next_base_offset` is that of the following one, None in the newest."""
+
+    log: StoredFile
+    siblings: Mapping[str, StoredFile] = field(default_factory=dict)
+    next_base_offset: int | None = None
+
+    @property
+    def base_offset(self) -> int:
+        """The offset in its name; -1 for a file whose name does not say where it begins (a copy, a KRaft snapshot)."""
+        return self.log.base_offset if self.log.kind == "log" else -1
+
+    @property
+    def is_newest(self) -> bool:
+        return self.next_base_offset is None
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A partition folder, or a single file of one. `log_start_offset` is None where no checkpoint speaks of it."""
+
+    store: Store = field(repr=False)
+    folder: str
+    topic: str
+    partition: int
+    state: str = ""  # "", "delete", "future" or "stray"
+    segments: tuple[Segment, ...] = field(default=(), repr=False)
+    leftovers: tuple[StoredFile, ...] = field(default=(), repr=False)
+    files: tuple[StoredFile, ...] = field(default=(), repr=False)
+    problems: tuple[str, ...] = ()
+    log_start_offset: int | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of all live segments."""
+        return sum(segment.log.size for segment in self.segments)
+
+    @property
+    def start_offset(self) -> int:
+        """The first offset that a consumer would see."""
+        first = max(self.segments[0].base_offset, 0) if self.segments else 0
+        return max(first, self.log_start_offset or 0)
+
+    @cached_property
+    def epochs(self) -> tuple[EpochStart, ...]:
+        """The leader-epoch-checkpoint, ascending; empty where there is none to read."""
+        found = [stored for stored in self.files if stored.kind == names.LEADER_EPOCH_CHECKPOINT]
+        try:
+            return tuple(decode_leader_epoch_checkpoint(self.store.read_small(found[0].path, SMALL_FILE))) if found else ()
+        except KafkaLogError:
+            return ()
+
+    def epoch_at(self, offset: int) -> int | None:
+        """The leader epoch that the checkpoint gives to an offset."""
+        at = bisect_right([epoch.start_offset for epoch in self.epochs], offset)
+        return self.epochs[at - 1].epoch if at else None
+
+    def segments_from(self, offset: int) -> tuple[Segment, ...]:
+        """The segments that may hold `offset` or anything above it."""
+        return tuple(s for s in self.segments if s.next_base_offset is None or s.next_base_offset > offset)
+
+    def open_log(self, segment: Segment) -> ByteSource:
+        return self.store.open(segment.log.path)
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"

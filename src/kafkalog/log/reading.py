@@ -1,0 +1,355 @@
+"""Read the records of partitions: scan ahead, decode windows on a few threads, give them out in order.
+
+The scan runs in the caller's thread and is cheap; each window is then decoded on its own. Damage found by either is handled where
+windows come out, in log order: `strict` raises there, after everything before it has been given out.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkalog.errors import CorruptBatch, Limits, SegmentError, StorageError, TornTail
+from kafkalog.format import batch
+from kafkalog.kernels import scan
+from kafkalog.kernels.bytes import Ints
+from kafkalog.kernels.resync import ResyncBounds, find_next_entry
+from kafkalog.segment.columns import RecordColumns
+from kafkalog.segment.decode import DecodedWindow, EntryProblem, RecordDecoder, RecordRange
+from kafkalog.segment.salvage import SalvageWalk
+from kafkalog.segment.seek import seek_position
+from kafkalog.segment.windows import SegmentWalk, Window, WindowBuffers
+from kafkalog.storage.store import ByteSource
+
+from .headers import replay_transactions
+from .order import MAX_INDEX_DELTA, Order, header_bases, order_error
+from .partition import Partition, Segment
+from .report import ReadReport
+from .transactions import AbortedRanges
+
+DEFAULT_THREADS = 4
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """What to read and how to take damage; see `Logs.read` for the meaning of each."""
+
+    columns: frozenset[str]
+    record_range: RecordRange = field(default_factory=RecordRange)
+    isolation: str = "read_uncommitted"
+    on_damage: str = "strict"
+    include_control: bool = False
+    neighbours: bool = False
+    allow_disorder: bool = False
+    threads: int | None = None
+    limits: Limits = field(default_factory=Limits)
+    window_bytes: int | None = None
+
+    @property
+    def thread_count(self) -> int:
+        return self.threads if self.threads is not None else min(DEFAULT_THREADS, len(os.sched_getaffinity(0)))
+
+
+@dataclass
+class _Scanned:
+    """A window on its way to the decoder, or, without one, only problems of the walk."""
+
+    segment: Segment
+    window: Window | None
+    entries: NDArray[np.int64] | None = None
+    problems: list[SegmentError] = field(default_factory=list)
+    begins: bool = False
+    skipped: bool = False
+    ends: bool = False
+    file_stop: int = -1
+
+
+@dataclass
+class RecordSlice:
+    """Rows `start..stop` of decoded columns."""
+
+    partition: Partition
+    columns: RecordColumns
+    start: int
+    stop: int
+
+
+def read_records(partitions: Iterable[Partition], options: ReadOptions, report: ReadReport) -> Iterator[RecordSlice]:
+    """The records of each partition in turn, in log order."""
+    for partition in partitions:
+        yield from _PartitionRead(partition, options, report).run()
+
+
+class _PartitionRead:
+    def __init__(self, partition: Partition, options: ReadOptions, report: ReadReport) -> None:
+        self.partition = partition
+        self.options = options
+        self.report = report
+        self.order = Order(partition, neighbours=options.neighbours)
+        self.range = replace(
+            options.record_range, start_offset=max(options.record_range.start_offset, partition.log_start_offset or 0)
+        )
+        self.aborted: AbortedRanges | None = None
+        if options.isolation == "read_committed":
+            replay = replay_transactions(partition, options.limits)
+            self.aborted = replay.aborted()
+            if replay.first_open_offset is not None:
+                self.range = replace(self.range, stop_offset=min(self.range.stop_offset, replay.first_open_offset))
+        self.salvage = options.on_damage == "salvage"
+        self.strict = options.on_damage == "strict"
+        self.decoder = RecordDecoder(
+            self.range, options.limits, options.columns, check_crcs=not self.salvage, stop_at_problem=self.strict
+        )
+        self.buffers = WindowBuffers(options.window_bytes) if options.window_bytes else WindowBuffers()
+
+    def run(self) -> Iterator[RecordSlice]:
+        for problem in self.partition.problems:
+            if self.strict:
+                raise StorageError(problem, file=self.partition.folder)
+            self.report.unread.append(problem)
+        for scanned, decoded in ordered(self._decode, self._scan(), self.options.thread_count):
+            yield from self._give_out(scanned, decoded)
+            if scanned.window is not None:
+                self.buffers.give_back(scanned.window)
+
+    # -- scanning ------------------------------------------------------------------------------------------------------------
+
+    def _scan(self) -> Iterator[_Scanned]:
+        for segment in self.partition.segments_from(self.range.start_offset):
+            if segment.base_offset >= self.range.stop_offset:
+                return
+            try:
+                with self.partition.open_log(segment) as source:
+                    yield from self._scan_segment(segment, source)
+            except StorageError as error:
+                if self.strict:
+                    raise
+                self.report.leave_unread(error)
+
+    def _scan_segment(self, segment: Segment, source: ByteSource) -> Iterator[_Scanned]:
+        start = self._seek(segment, source)
+        yield _Scanned(segment, None, begins=True, skipped=start > 0)
+        if self.salvage:
+            placement = SegmentPlacement(self.partition, segment, self.options, skipped=start > 0)
+            for salvaged in SalvageWalk(source, start, source.size, self.options.limits, placement).windows(self.buffers):
+                yield _Scanned(segment, salvaged.window, salvaged.entries, salvaged.problems, file_stop=source.size)
+        else:
+            walk = SegmentWalk(source, start, source.size, self.options.limits)
+            for window in walk.windows(self.buffers):
+                yield _Scanned(segment, window, file_stop=source.size)
+                if self._is_beyond(window):
+                    return
+            if walk.problem is not None:
+                yield _Scanned(segment, None, problems=[explain_end(segment, source, walk.problem, self.options.limits)])
+        yield _Scanned(segment, None, ends=True)
+
+    def _seek(self, segment: Segment, source: ByteSource) -> int:
+        index = segment.siblings.get("index")
+        return seek_position(
+            source,
+            self.partition.store,
+            index.path if index else None,
+            segment.base_offset,
+            self.range.start_offset,
+            self.options.limits,
+        )
+
+    def _is_beyond(self, window: Window) -> bool:
+        """Whether the offsets that were asked for end before this window does."""
+        return int(window.fields[scan.BASE_OFFSET, -1]) >= self.range.stop_offset
+
+    # -- decoding (on worker threads) ----------------------------------------------------------------------------------------
+
+    def _decode(self, scanned: _Scanned) -> DecodedWindow | None:
+        if scanned.window is None:
+            return None
+        entries = scanned.entries if scanned.entries is not None else np.arange(scanned.window.count)
+        entries = entries[self._in_range(scanned.window.fields[:, entries])]
+        return self.decoder.decode(scanned.window, entries, self._wanted(scanned.window.fields[:, entries]))
+
+    def _in_range(self, fields: Ints) -> NDArray[np.bool_]:
+        """Entries that may hold records within the range; the others are not even checked."""
+        exact = header_bases(fields)
+        backwards = fields[scan.LAST_OFFSET] < fields[scan.BASE_OFFSET]
+        chosen: NDArray[np.bool_] = (fields[scan.LAST_OFFSET] >= self.range.start_offset) | backwards
+        chosen &= exact < self.range.stop_offset
+        # A v1 wrapper's timestamp may be stale (0.10.0 brokers), so only v2 headers and single messages rule a time out.
+        latest_known = (fields[scan.MAGIC] == 2) | ((fields[scan.MAGIC] == 1) & (exact >= 0))
+        chosen &= ~latest_known | (fields[scan.MAX_TIMESTAMP] >= self.range.start_time_ms)
+        return chosen
+
+    def _wanted(self, fields: Ints) -> NDArray[np.bool_]:
+        """Entries whose records are to be given out. Their attributes say so, and count only if the checksum fits."""
+        wanted = np.ones(fields.shape[1], np.bool_)
+        if not self.options.include_control:
+            wanted &= (fields[scan.ATTRIBUTES] & batch.CONTROL == 0) | (fields[scan.MAGIC] < 2)
+        if self.aborted is not None:
+            wanted &= ~self.aborted.mask(fields)
+        return wanted
+
+    # -- giving out, in order ------------------------------------------------------------------------------------------------
+
+    def _give_out(self, scanned: _Scanned, decoded: DecodedWindow | None) -> Iterator[RecordSlice]:
+        if scanned.begins:
+            self.order.begin(scanned.segment, skipped=scanned.skipped)
+        if decoded is not None:
+            problems = decoded.problems
+            if not self.options.allow_disorder:
+                problems = sorted([*problems, *self._out_of_place(scanned, decoded)], key=lambda problem: problem.entry)
+            yield from self._slices(decoded, problems)
+            for problem in problems:
+                self._handle(self._torn_by_crash(problem.error, scanned), scanned.segment)
+        for error in scanned.problems:
+            self._handle(error, scanned.segment)
+        if scanned.ends:
+            self._check_end(scanned.segment)
+
+    def _torn_by_crash(self, error: SegmentError, scanned: _Scanned) -> SegmentError:
+        """The very last entry, with a sector of zeros in it, was being written when the power went: a tail, not damage."""
+        if error.reason != "torn-write" or error.position + error.length != scanned.file_stop:
+            return error
+        return TornTail("torn-write", **entry_fields(error), at_tail=True)
+
+    def _out_of_place(self, scanned: _Scanned, decoded: DecodedWindow) -> list[EntryProblem]:
+        """Entries whose offsets or epochs do not fit, among those that are intact."""
+        window = decoded.window
+        rows = np.arange(window.count) if scanned.entries is None else scanned.entries
+        damaged = [problem.entry for problem in decoded.problems]
+        if damaged:
+            rows = rows[rows < damaged[0]] if self.strict else np.setdiff1d(rows, damaged)
+        fields = window.fields if len(rows) == window.count else np.ascontiguousarray(window.fields[:, rows])
+        bases = header_bases(fields)
+        for group in decoded.groups:
+            bases[np.searchsorted(rows, group.entries)] = group.first_offsets
+        found = self.order.check(fields, bases)
+        self._note_overflow(scanned.segment, fields)
+        return [EntryProblem(int(rows[problem.row]), order_error(window.file, fields, problem)) for problem in found]
+
+    def _note_overflow(self, segment: Segment, fields: Ints) -> None:
+        """Offsets beyond what an index can hold relative to the segment's base (KAFKA-6264): readable, but worth a word."""
+        if fields.shape[1] and segment.base_offset >= 0:
+            self.report.note("segment-overflow", int((fields[scan.LAST_OFFSET] - segment.base_offset > MAX_INDEX_DELTA).sum()))
+
+    def _slices(self, decoded: DecodedWindow, problems: list[EntryProblem]) -> Iterator[RecordSlice]:
+        bad = [problem.entry for problem in problems]
+        for group in decoded.groups:
+            kept = np.ones(len(group.entries), np.bool_)
+            if bad:
+                kept = group.entries < bad[0] if self.strict else ~np.isin(group.entries, bad)
+            for start, stop in _runs(kept):
+                first, last = group.first_rows[start], group.first_rows[stop - 1] + group.row_counts[stop - 1]
+                self.report.kept_records += int(last - first)
+                if last > first:
+                    yield RecordSlice(self.partition, group, int(first), int(last))
+            self.report.kept_batches += int(kept.sum())
+            self.report.kept_bytes += int(group.entry_fields[scan.SIZE, kept].sum())
+
+    def _handle(self, error: SegmentError, segment: Segment) -> None:
+        if isinstance(error, TornTail) and segment.is_newest:
+            self.report.end_at_tail(error)
+        elif self.strict:
+            raise error
+        else:
+            self.report.drop(error)
+
+    def _check_end(self, segment: Segment) -> None:
+        missing = self.order.missing_at_end()
+        if missing is not None:
+            first, last = missing
+            detail = f"offsets {first} to {last} are missing before the next segment"
+            self._handle(
+                TornTail(
+                    "gap-at-end",
+                    file=segment.log.path,
+                    position=segment.log.size,
+                    length=0,
+                    base_offset=first,
+                    last_offset=last,
+                    at_tail=True,
+                    detail=detail,
+                ),
+                segment,
+            )
+
+
+def _runs(kept: NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
+    """Half-open ranges of consecutive True."""
+    if kept.all():
+        if len(kept):
+            yield 0, len(kept)
+        return
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], kept, [False]))))
+    yield from zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
+
+
+def entry_fields(error: SegmentError) -> dict[str, Any]:
+    """Where an error lies, as the keyword arguments of another."""
+    return {name: getattr(error, name) for name in ("file", "position", "length", "base_offset", "last_offset")}
+
+
+def explain_end(segment: Segment, source: ByteSource, problem: SegmentError, limits: Limits) -> SegmentError:
+    """What a walk ended with, told apart: a tail is one only if no intact entry lies behind it."""
+    if problem.reason not in ("torn", "torn-write"):
+        return problem
+    bounds = ResyncBounds(minimum_offset=segment.base_offset - 1, batch_bytes=limits.batch_bytes)
+    found = find_next_entry(source.read_into, problem.position + 1, source.size, bounds)
+    place: dict[str, Any] = {"file": problem.file, "position": problem.position, "length": problem.length}
+    if found is None:
+        return TornTail("torn", **place, at_tail=True, expected=problem.expected, found=problem.found)
+    reason = "length" if problem.reason == "torn" else problem.reason
+    detail = f"an intact entry follows at byte {found.position}"
+    return CorruptBatch(reason, **place, expected=problem.expected, found=problem.found, detail=detail)
+
+
+class SegmentPlacement:
+    """The order of one segment, for the salvage walk: it has to know what may follow before it searches."""
+
+    def __init__(self, partition: Partition, segment: Segment, options: ReadOptions, *, skipped: bool) -> None:
+        self.order = Order(partition, neighbours=False)
+        self.order.begin(segment, skipped=skipped)
+        self.options = options
+
+    def misplaced(self, fields: Ints, file: str) -> list[tuple[int, SegmentError]]:
+        if self.options.allow_disorder:
+            return []
+        found = self.order.check(fields, header_bases(fields))
+        return [(problem.row, order_error(file, fields, problem)) for problem in found]
+
+    def bounds(self) -> ResyncBounds:
+        after = self.order.segment.next_base_offset
+        return ResyncBounds(
+            minimum_offset=self.order.last_offset,
+            maximum_offset=ResyncBounds.maximum_offset if after is None else after - 1,
+            minimum_epoch=max(self.order.epoch, 0),
+            batch_bytes=self.options.limits.batch_bytes,
+        )
+
+
+def ordered(
+    work: Callable[[_Scanned], DecodedWindow | None], items: Iterator[_Scanned], threads: int
+) -> Iterator[tuple[_Scanned, DecodedWindow | None]]:
+    """Each item with the result of `work` on it, in order; a few items are under way at once on as many threads."""
+    if threads <= 1:
+        for item in items:
+            yield item, work(item)
+        return
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="kafkalog")
+    waiting: deque[tuple[_Scanned, Future[DecodedWindow | None]]] = deque()
+    try:
+        for item in items:
+            waiting.append((item, pool.submit(work, item)))
+            if len(waiting) > threads:
+                first, future = waiting.popleft()
+                yield first, future.result()
+        while waiting:
+            first, future = waiting.popleft()
+            yield first, future.result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)

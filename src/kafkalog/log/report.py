@@ -1,0 +1,81 @@
+"""What a read kept and what it had to leave out, byte range by byte range."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafkalog.errors import SegmentError, StorageError, TornTail
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """A byte range that gave no records, and why. Offsets are -1 where the damage hides them."""
+
+    file: str
+    position: int
+    length: int
+    reason: str
+    base_offset: int
+    last_offset: int
+    message: str
+
+    @classmethod
+    def of(cls, error: SegmentError) -> Dropped:
+        return cls(error.file, error.position, error.length, error.reason, error.base_offset, error.last_offset, str(error))
+
+
+@dataclass
+class ReadReport:
+    """Counts of one read, filled while its batches are taken.
+
+    `dropped` is damage. `tails` are the ends of newest segments that are not whole entries: a write under way or cut short,
+    preallocated zeros; they are no damage. `unread` are files that storage would not give.
+    """
+
+    kept_records: int = 0
+    kept_batches: int = 0
+    kept_bytes: int = 0
+    dropped: list[Dropped] = field(default_factory=list)
+    tails: list[Dropped] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
+    notes: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def dropped_bytes(self) -> int:
+        return sum(dropped.length for dropped in self.dropped)
+
+    @property
+    def is_clean(self) -> bool:
+        return not self.dropped and not self.unread
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        """How often each reason code occurs."""
+        counts: dict[str, int] = {}
+        for dropped in self.dropped:
+            counts[dropped.reason] = counts.get(dropped.reason, 0) + 1
+        return counts
+
+    def drop(self, error: SegmentError) -> None:
+        self.dropped.append(Dropped.of(error))
+
+    def end_at_tail(self, error: TornTail) -> None:
+        self.tails.append(Dropped.of(error))
+
+    def leave_unread(self, error: StorageError) -> None:
+        self.unread.append(str(error))
+
+    def note(self, code: str, count: int = 1) -> None:
+        if count:
+            self.notes[code] = self.notes.get(code, 0) + count
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report as plain values, for JSON."""
+        return {
+            "kept": {"records": self.kept_records, "batches": self.kept_batches, "bytes": self.kept_bytes},
+            "dropped": [vars(dropped) for dropped in self.dropped],
+            "tails": [vars(tail) for tail in self.tails],
+            "unread": self.unread,
+            "notes": self.notes,
+        }

@@ -1,0 +1,97 @@
+"""What can be told of a segment from its names, sizes and a few headers, or from all of its headers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from kafkalog.errors import Limits
+from kafkalog.format import batch
+from kafkalog.format.names import MAX_OFFSET
+from kafkalog.kernels import scan
+from kafkalog.kernels.bytes import Ints
+from kafkalog.segment.seek import seek_position
+from kafkalog.segment.windows import SegmentWalk
+from kafkalog.storage.store import ByteSource
+
+from .order import header_bases
+from .partition import Partition, Segment
+
+MILLION = 1_000_000
+
+
+def summarise_segments(partition: Partition, limits: Limits, *, deep: bool) -> Iterator[dict[str, Any]]:
+    """One row per segment, live ones first. Without `deep` an index may spare the walk to the last entry."""
+    for segment in (*partition.segments, *_left_over(partition)):
+        row = _named(segment)
+        with partition.open_log(segment) as source:
+            row |= _deep(source, limits) if deep else _shallow(partition, segment, source, limits)
+        yield row
+
+
+def _left_over(partition: Partition) -> Iterator[Segment]:
+    for stored in partition.leftovers:
+        if stored.kind == "log":
+            yield Segment(stored)
+
+
+def _named(segment: Segment) -> dict[str, Any]:
+    sizes = {f"{kind}_size": found.size for kind, found in segment.siblings.items()}
+    return {
+        "file": segment.log.path,
+        "state": segment.log.suffix or ("active" if segment.is_newest else "closed"),
+        "base_offset": segment.base_offset,
+        "next_base_offset": segment.next_base_offset,
+        "size": segment.log.size,
+        "modified_ms": segment.log.mtime_ns // MILLION,
+        **{name: sizes.get(name) for name in ("index_size", "timeindex_size", "txnindex_size")},
+    }
+
+
+def _shallow(partition: Partition, segment: Segment, source: ByteSource, limits: Limits) -> dict[str, Any]:
+    index = segment.siblings.get("index")
+    start = seek_position(source, partition.store, index.path if index else None, segment.base_offset, MAX_OFFSET, limits)
+    walk = SegmentWalk(source, start, source.size, limits)
+    last: dict[str, Any] = {}
+    for fields in walk.headers():
+        last = {"last_offset": int(fields[scan.LAST_OFFSET, -1])}
+    return {**_first(source, limits), **last, "valid_size": walk.position}
+
+
+def _first(source: ByteSource, limits: Limits) -> dict[str, Any]:
+    """The first entry alone."""
+    chunk = np.frombuffer(source.read(0, min(scan.CONTROL_PEEK, source.size)), np.uint8)
+    fields = np.empty((scan.FIELD_COUNT, 1), np.int64)
+    _, count, _ = scan.scan_headers(chunk, 0, source.size, limits.batch_bytes, fields)
+    return _first_of(fields) if count else {}
+
+
+def _first_of(fields: Ints) -> dict[str, Any]:
+    return {"first_magic": int(fields[scan.MAGIC, 0]), "first_timestamp_ms": int(fields[scan.MAX_TIMESTAMP, 0])}
+
+
+def _deep(source: ByteSource, limits: Limits) -> dict[str, Any]:
+    row: dict[str, Any] = {"batch_count": 0, "record_count": 0, "max_timestamp_ms": -1}
+    magics: set[int] = set()
+    codecs: set[int] = set()
+    walk = SegmentWalk(source, 0, source.size, limits)
+    for fields in walk.headers():
+        if not row["batch_count"]:
+            row |= _first_of(fields)
+        row["batch_count"] += fields.shape[1]
+        row["last_offset"] = int(fields[scan.LAST_OFFSET, -1])
+        row["max_timestamp_ms"] = max(row["max_timestamp_ms"], int(fields[scan.MAX_TIMESTAMP].max()))
+        row["record_count"] = _add_counts(row["record_count"], fields)
+        magics.update(np.unique(fields[scan.MAGIC]).tolist())
+        codecs.update(np.unique(fields[scan.ATTRIBUTES] & batch.CODEC_MASK).tolist())
+    names = (*batch.CODEC_NAMES, "unknown", "unknown", "unknown")
+    return {**row, "valid_size": walk.position, "magics": sorted(magics), "codecs": [names[codec] for codec in sorted(codecs)]}
+
+
+def _add_counts(total: int | None, fields: Ints) -> int | None:
+    """Records so far; None once a compressed v0/v1 set is among the entries."""
+    if total is None or (header_bases(fields) < 0).any():
+        return None
+    return total + int(np.where(fields[scan.MAGIC] == 2, fields[scan.COUNT], 1).sum())

@@ -1,0 +1,121 @@
+"""Transactions of a partition, replayed from batch headers and markers: which committed, which aborted, which are open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkalog.format import batch, control
+from kafkalog.kernels import scan
+from kafkalog.kernels.bytes import Ints
+
+NO_OFFSET = -1
+
+
+@dataclass
+class Transaction:
+    """One transaction of one producer; the marker's fields are -1 while it is open."""
+
+    producer_id: int
+    producer_epoch: int
+    first_offset: int
+    first_timestamp_ms: int
+    last_offset: int = NO_OFFSET
+    last_timestamp_ms: int = -1
+    batch_count: int = 0
+    record_count: int = 0
+    size: int = 0
+    state: str = "open"
+    marker_offset: int = NO_OFFSET
+    marker_timestamp_ms: int = -1
+    coordinator_epoch: int = -1
+    last_stable_offset: int = NO_OFFSET  # when the marker was written, as a .txnindex stores it
+
+    def add(self, header: Ints) -> None:
+        self.last_offset = int(header[scan.LAST_OFFSET])
+        self.last_timestamp_ms = max(self.last_timestamp_ms, int(header[scan.MAX_TIMESTAMP]))
+        self.batch_count += 1
+        self.record_count += int(header[scan.COUNT])
+        self.size += int(header[scan.SIZE])
+
+
+@dataclass
+class TransactionReplay:
+    """Feed it headers in log order; then ask."""
+
+    finished: list[Transaction] = field(default_factory=list)
+    open: dict[int, Transaction] = field(default_factory=dict)
+
+    def replay(self, tables: Iterable[Ints]) -> TransactionReplay:
+        for fields in tables:
+            involved = fields[scan.ATTRIBUTES] & (batch.TRANSACTIONAL | batch.CONTROL) != 0
+            for row in np.flatnonzero(involved & (fields[scan.MAGIC] == 2)).tolist():
+                self._take(fields[:, row])
+        return self
+
+    def _take(self, header: Ints) -> None:
+        attributes = int(header[scan.ATTRIBUTES])
+        if attributes & batch.CONTROL:
+            self._end(header)
+        elif header[scan.COUNT] > 0:  # cleaners of 0.11 and 1.1 leave emptied batches whose marker is gone
+            producer_id = int(header[scan.PRODUCER_ID])
+            transaction = self.open.get(producer_id)
+            if transaction is None:
+                transaction = Transaction(
+                    producer_id, int(header[scan.PRODUCER_EPOCH]), int(header[scan.BASE_OFFSET]), int(header[scan.BASE_TIMESTAMP])
+                )
+                self.open[producer_id] = transaction
+            transaction.add(header)
+
+    def _end(self, header: Ints) -> None:
+        kind = int(header[scan.CONTROL_TYPE])
+        transaction = self.open.get(int(header[scan.PRODUCER_ID]))
+        if kind not in (control.ABORT, control.COMMIT) or transaction is None:
+            return
+        del self.open[transaction.producer_id]
+        transaction.state = "aborted" if kind == control.ABORT else "committed"
+        transaction.marker_offset = int(header[scan.BASE_OFFSET])
+        transaction.marker_timestamp_ms = int(header[scan.MAX_TIMESTAMP])
+        transaction.coordinator_epoch = int(header[scan.COORDINATOR_EPOCH])
+        transaction.last_stable_offset = min(
+            (other.first_offset for other in self.open.values()), default=transaction.marker_offset + 1
+        )
+        self.finished.append(transaction)
+
+    @property
+    def first_open_offset(self) -> int | None:
+        """Where a read_committed consumer has to wait, or None when nothing is open."""
+        return min((transaction.first_offset for transaction in self.open.values()), default=None)
+
+    def aborted(self) -> AbortedRanges:
+        return AbortedRanges([transaction for transaction in self.finished if transaction.state == "aborted"])
+
+
+class AbortedRanges:
+    """Which batches belong to aborted transactions."""
+
+    def __init__(self, transactions: Iterable[Transaction]) -> None:
+        ranges: dict[int, list[tuple[int, int]]] = {}
+        for transaction in transactions:
+            ranges.setdefault(transaction.producer_id, []).append((transaction.first_offset, transaction.marker_offset))
+        self._ranges = {producer_id: np.array(sorted(found), np.int64) for producer_id, found in ranges.items()}
+
+    def mask(self, fields: Ints) -> NDArray[np.bool_]:
+        """True for the data batches of aborted transactions."""
+        aborted = np.zeros(fields.shape[1], np.bool_)
+        candidates = (fields[scan.ATTRIBUTES] & (batch.TRANSACTIONAL | batch.CONTROL) == batch.TRANSACTIONAL) & (
+            fields[scan.MAGIC] == 2
+        )
+        producer_ids = fields[scan.PRODUCER_ID]
+        for producer_id in np.unique(producer_ids[candidates]).tolist():
+            ranges = self._ranges.get(producer_id)
+            if ranges is None:
+                continue
+            rows = np.flatnonzero(candidates & (producer_ids == producer_id))
+            bases = fields[scan.BASE_OFFSET, rows]
+            at = np.searchsorted(ranges[:, 0], bases, side="right") - 1
+            aborted[rows] = (at >= 0) & (bases < ranges[np.maximum(at, 0), 1])
+        return aborted

@@ -1,0 +1,308 @@
+"""Turn a window of entries into the columns of its records: checksums, decompression, decoding, one copy into Arrow buffers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from crc32c import crc32c
+from numpy.typing import NDArray
+
+from kafkalog import codecs
+from kafkalog.errors import CodecError, CorruptBatch, LimitExceeded, Limits, OutputFull, SegmentError
+from kafkalog.format import batch, message
+from kafkalog.kernels import decode as kernel
+from kafkalog.kernels import scan
+from kafkalog.kernels.bytes import Bytes, Ints
+from kafkalog.kernels.gather import check_messages
+
+from .columns import RecordColumns
+from .windows import Window, has_zero_sector
+
+ARENA_BYTES = 16 << 20
+MIN_INNER_ENTRY = batch.LOG_OVERHEAD + message.OVERHEAD_V0
+LOWEST = -(1 << 63)
+HIGHEST = (1 << 63) - 1
+PAYLOAD_COLUMNS = frozenset({"key", "value", "headers", "headers_raw"})
+LIMIT_STATUSES = (kernel.OVER_RECORD_LIMIT, kernel.OVER_HEADERS_LIMIT)
+
+
+@dataclass(frozen=True)
+class RecordRange:
+    """Half-open ranges of offsets and of timestamps in milliseconds."""
+
+    start_offset: int = LOWEST
+    stop_offset: int = HIGHEST
+    start_time_ms: int = LOWEST
+    stop_time_ms: int = HIGHEST
+
+    def array(self, limits: Limits) -> Ints:
+        return np.array(
+            [
+                self.start_offset,
+                self.stop_offset,
+                self.start_time_ms,
+                self.stop_time_ms,
+                limits.record_bytes,
+                limits.headers_per_record,
+            ],
+            np.int64,
+        )
+
+
+@dataclass
+class EntryProblem:
+    """What is wrong with one entry of a window."""
+
+    entry: int
+    error: SegmentError
+
+
+@dataclass
+class DecodedWindow:
+    """The records of a window in one or more groups, and the entries that gave none because they are damaged."""
+
+    window: Window
+    groups: list[RecordColumns] = field(default_factory=list)
+    problems: list[EntryProblem] = field(default_factory=list)
+
+
+class _Scratch(threading.local):
+    """Memory that one thread uses again for every window."""
+
+    def __init__(self) -> None:
+        self.arena: Bytes = np.empty(ARENA_BYTES, np.uint8)
+        self.table: Ints = np.empty((kernel.SCRATCH_FIELDS, 1 << 16), np.int64)
+
+    def rows(self, count: int) -> Ints:
+        if self.table.shape[1] < count:
+            self.table = np.empty((kernel.SCRATCH_FIELDS, count), np.int64)
+        return self.table
+
+
+class RecordDecoder:
+    """Decodes windows, on any thread. With `stop_at_problem` nothing behind the first damaged entry is decoded."""
+
+    def __init__(
+        self, record_range: RecordRange, limits: Limits, columns: frozenset[str], *, check_crcs: bool, stop_at_problem: bool
+    ) -> None:
+        self.bounds = record_range.array(limits)
+        self.limits = limits
+        self.columns = columns
+        self.want_payload = bool(columns & PAYLOAD_COLUMNS)
+        self.check_crcs = check_crcs
+        self.stop_at_problem = stop_at_problem
+        self.scratch = _Scratch()
+
+    def decode(self, window: Window, entries: NDArray[np.int64], wanted: NDArray[np.bool_] | None = None) -> DecodedWindow:
+        """The records within the range of those `entries` (ascending rows of the window) that are `wanted`; all are checked."""
+        decoded = DecodedWindow(window)
+        chosen = entries if wanted is None else entries[wanted]
+        if self.check_crcs:
+            chosen = np.intersect1d(chosen, self._intact(window, entries, decoded), assume_unique=True)
+        _Work(self, window, decoded, chosen).run()
+        decoded.problems.sort(key=lambda problem: problem.entry)
+        return decoded
+
+    def _intact(self, window: Window, entries: NDArray[np.int64], decoded: DecodedWindow) -> NDArray[np.int64]:
+        bad = entries[~crc_matches(window, entries)]
+        if not len(bad):
+            return entries
+        for entry in bad[:1] if self.stop_at_problem else bad:
+            decoded.problems.append(EntryProblem(int(entry), crc_error(window, int(entry))))
+        return entries[entries < bad[0]] if self.stop_at_problem else np.setdiff1d(entries, bad, assume_unique=True)
+
+
+def crc_matches(window: Window, entries: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether the stored checksum of each entry fits its bytes."""
+    fields = window.fields[:, entries]
+    starts = fields[scan.POSITION] - window.position
+    stops = starts + fields[scan.SIZE]
+    matches = np.ones(len(entries), np.bool_)
+    legacy = fields[scan.MAGIC] < 2
+    if legacy.any():
+        valid = np.empty(int(legacy.sum()), np.bool_)
+        check_messages(window.data, starts[legacy] + message.CRC_START, stops[legacy], fields[scan.CRC][legacy], valid)
+        matches[legacy] = valid
+    if not legacy.all():
+        view = window.data.data
+        rows = np.flatnonzero(~legacy)
+        stored = zip(
+            rows.tolist(),
+            (starts[rows] + batch.CRC_START).tolist(),
+            stops[rows].tolist(),
+            fields[scan.CRC][rows].tolist(),
+            strict=True,
+        )
+        for row, start, stop, crc in stored:
+            if crc32c(view[start:stop]) != crc:
+                matches[row] = False
+    return matches
+
+
+def entry_place(window: Window, entry: int) -> dict[str, Any]:
+    """Where an entry is, as the keyword arguments of a SegmentError."""
+    fields = window.fields[:, entry]
+    return {
+        "file": window.file,
+        "position": int(fields[scan.POSITION]),
+        "length": int(fields[scan.SIZE]),
+        "base_offset": int(fields[scan.BASE_OFFSET]),
+        "last_offset": int(fields[scan.LAST_OFFSET]),
+    }
+
+
+def entry_bytes(window: Window, entry: int) -> Bytes:
+    start = int(window.fields[scan.POSITION, entry]) - window.position
+    return window.data[start : start + int(window.fields[scan.SIZE, entry])]
+
+
+def crc_error(window: Window, entry: int) -> SegmentError:
+    """A checksum that does not fit; a zeroed sector inside the entry tells a torn write from bytes that changed at rest."""
+    data = entry_bytes(window, entry)
+    if has_zero_sector(data, int(window.fields[scan.POSITION, entry])):
+        return CorruptBatch("torn-write", **entry_place(window, entry), detail="its checksum does not fit either")
+    found = crc32c(data.data[batch.CRC_START :]) if window.fields[scan.MAGIC, entry] == 2 else _crc32(data)
+    return CorruptBatch("crc", **entry_place(window, entry), expected=int(window.fields[scan.CRC, entry]), found=found)
+
+
+def _crc32(data: Bytes) -> int:
+    from zlib import crc32
+
+    return crc32(data.data[message.CRC_START :])
+
+
+class _Work:
+    """The decoding of one window: entries are decompressed into the arena until it is full, then decoded as one group."""
+
+    def __init__(self, decoder: RecordDecoder, window: Window, decoded: DecodedWindow, entries: NDArray[np.int64]) -> None:
+        self.decoder = decoder
+        self.window = window
+        self.decoded = decoded
+        self.payloads = self._lay_out(entries)
+        self.group_start = 0
+        self.used = 0
+
+    def _lay_out(self, entries: NDArray[np.int64]) -> Ints:
+        """The payload table of these entries, as if none were compressed."""
+        fields = self.window.fields[:, entries]
+        payloads = np.zeros((kernel.PAYLOAD_FIELDS, len(entries)), np.int64)
+        payloads[kernel.ENTRY] = entries
+        payloads[kernel.START] = fields[scan.POSITION] - self.window.position
+        payloads[kernel.STOP] = payloads[kernel.START] + fields[scan.SIZE]
+        payloads[kernel.START] += np.where(fields[scan.MAGIC] == 2, batch.HEADER_SIZE, 0)
+        payloads[kernel.IN_ARENA] = fields[scan.ATTRIBUTES] & batch.CODEC_MASK != 0
+        return payloads
+
+    def run(self) -> None:
+        for number in np.flatnonzero(self.payloads[kernel.IN_ARENA]).tolist():
+            entry, _, start, stop = self.payloads[: kernel.FIRST_ROW, number].tolist()
+            try:
+                arena_stop = self._decompress(number, entry, start, stop)
+            except SegmentError as error:
+                self.payloads[kernel.STOP, number] = kernel.DROPPED
+                if self._failed(entry, error):
+                    self._flush(number)
+                    return
+            else:
+                self.payloads[kernel.START, number] = self.used
+                self.payloads[kernel.STOP, number] = self.used = arena_stop
+        self._flush(self.payloads.shape[1])
+
+    def _failed(self, entry: int, error: SegmentError) -> bool:
+        self.decoded.problems.append(EntryProblem(entry, error))
+        return self.decoder.stop_at_problem
+
+    def _decompress(self, number: int, entry: int, start: int, stop: int) -> int:
+        """Where the decompressed bytes of the payload end in the arena; they begin at `used`."""
+        codec = int(self.window.fields[scan.ATTRIBUTES, entry]) & batch.CODEC_MASK
+        magic = int(self.window.fields[scan.MAGIC, entry])
+        if magic < 2:
+            start, stop = self._wrapped(entry, start, stop, magic)
+        payload = self.window.data.data[start:stop]
+        while True:
+            try:
+                return self.used + codecs.decompress(codec, payload, self.decoder.scratch.arena.data[self.used :], magic=magic)
+            except OutputFull:
+                self._make_room(number, entry)
+            except CodecError as error:
+                raise CorruptBatch(error.reason, **entry_place(self.window, entry), detail=str(error)) from error
+
+    def _wrapped(self, entry: int, start: int, stop: int, magic: int) -> tuple[int, int]:
+        """Where the compressed value of a wrapper message lies."""
+        status, _, _, value_start, value_size = kernel.message_parts(self.window.data, start, stop, magic)
+        if status != kernel.OK or value_size < 0:
+            raise CorruptBatch("record-structure", **entry_place(self.window, entry), detail="a wrapper message without a value")
+        return value_start, value_start + value_size
+
+    def _make_room(self, number: int, entry: int) -> None:
+        """An empty arena, or a larger one if it is empty already."""
+        if self.used:
+            self._flush(number)
+            return
+        size = len(self.decoder.scratch.arena)
+        limit = self.decoder.limits.decompressed_bytes
+        if size >= limit:
+            raise LimitExceeded("decompressed-limit", **entry_place(self.window, entry), expected=f"at most {limit} bytes")
+        self.decoder.scratch.arena = np.empty(min(4 * size, limit), np.uint8)
+
+    def _flush(self, stop: int) -> None:
+        """Decode the payloads up to number `stop` into a group of columns."""
+        payloads = self.payloads[:, self.group_start : stop]
+        payloads = np.ascontiguousarray(payloads[:, payloads[kernel.STOP] != kernel.DROPPED])
+        self.group_start = stop
+        self.used = 0
+        if not payloads.shape[1]:
+            return
+        capacity = self._row_capacity(payloads)
+        scratch = self.decoder.scratch
+        try:
+            group = RecordColumns(self.window, payloads, scratch.arena, scratch.rows(capacity), capacity)
+        except (MemoryError, pa.ArrowMemoryError) as error:
+            raise LimitExceeded("memory-limit", **entry_place(self.window, int(payloads[kernel.ENTRY, 0]))) from error
+        self._decode(group)
+        if group.rows:
+            group.gather(self.decoder.columns)
+            self.decoded.groups.append(group)
+
+    def _row_capacity(self, payloads: Ints) -> int:
+        """Rows that these payloads can give at most; a stored count is believed only as far as the bytes allow."""
+        sizes = payloads[kernel.STOP] - payloads[kernel.START]
+        entries = payloads[kernel.ENTRY]
+        capacity = np.clip(self.window.fields[scan.COUNT, entries], 0, sizes // batch.MIN_RECORD_SIZE)
+        legacy = self.window.fields[scan.MAGIC, entries] < 2
+        capacity[legacy] = np.where(payloads[kernel.IN_ARENA, legacy] == 1, sizes[legacy] // MIN_INNER_ENTRY, 1)
+        return int(capacity.sum()) + 1  # a record outside the range is written to the row behind the last one kept
+
+    def _decode(self, group: RecordColumns) -> None:
+        first = 0
+        while True:
+            status, first, group.rows = kernel.decode(
+                self.window.data,
+                group.arena,
+                self.window.fields,
+                group.payloads,
+                first,
+                self.decoder.want_payload,
+                self.decoder.bounds,
+                group.rows,
+                group.offsets,
+                group.timestamps,
+                group.key_offsets,
+                group.value_offsets,
+                group.key_valid,
+                group.value_valid,
+                group.scratch,
+            )
+            if status == kernel.OK:
+                return
+            entry = int(group.payloads[kernel.ENTRY, first])
+            kind: Callable[..., SegmentError] = LimitExceeded if status in LIMIT_STATUSES else CorruptBatch
+            if self._failed(entry, kind(kernel.REASON_OF[status], **entry_place(self.window, entry))):
+                group.payloads = np.ascontiguousarray(group.payloads[:, :first])
+                return
+            first += 1

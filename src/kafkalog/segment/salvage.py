@@ -1,0 +1,133 @@
+"""Walk a damaged segment and keep every intact entry: behind each damage, find where the next one begins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkalog.errors import CorruptBatch, Limits, SegmentError, TornTail
+from kafkalog.kernels import scan
+from kafkalog.kernels.bytes import Ints
+from kafkalog.kernels.resync import ResyncBounds, Resynchronizer, find_next_entry
+from kafkalog.storage.store import ByteSource
+
+from .decode import crc_error, crc_matches
+from .windows import SegmentWalk, Window, WindowBuffers
+
+
+class Placement(Protocol):
+    """What the layer above knows of an entry's neighbours."""
+
+    def misplaced(self, fields: Ints, file: str) -> list[tuple[int, SegmentError]]:
+        """Rows that cannot stand where they are; the others count as seen from now on."""
+        ...
+
+    def bounds(self) -> ResyncBounds:
+        """What an entry behind the last one seen may look like."""
+        ...
+
+
+@dataclass
+class SalvagedWindow:
+    """Intact entries of a window (rows of its fields), and the damage found up to its end."""
+
+    window: Window | None
+    entries: NDArray[np.int64]
+    problems: list[SegmentError]
+
+
+class SalvageWalk:
+    """The intact entries of `source[start:stop]`; every other byte of it is in a problem."""
+
+    def __init__(self, source: ByteSource, start: int, stop: int, limits: Limits, placement: Placement) -> None:
+        self.source = source
+        self.position = start
+        self.stop = stop
+        self.limits = limits
+        self.placement = placement
+        self.resynchronizer = Resynchronizer(source.read_into, stop)
+
+    def windows(self, buffers: WindowBuffers) -> Iterator[SalvagedWindow]:
+        while self.position < self.stop:
+            walk = SegmentWalk(self.source, self.position, self.stop, self.limits)
+            restarted = False
+            for window in walk.windows(buffers):
+                salvaged, lost_at = self._sift(window)
+                if lost_at is not None:
+                    salvaged.problems.append(self._resume_behind(*lost_at))
+                    restarted = True
+                yield salvaged
+                if restarted:
+                    break
+            if restarted:
+                continue
+            self.position = walk.position
+            if walk.problem is None:
+                return
+            yield SalvagedWindow(None, np.empty(0, np.int64), [self._resume_behind(walk.problem, self.placement.bounds())])
+
+    def _sift(self, window: Window) -> tuple[SalvagedWindow, tuple[SegmentError, ResyncBounds] | None]:
+        """The intact entries up to the first damage whose length cannot be trusted, and that damage with what may follow it."""
+        matches = crc_matches(window, np.arange(window.count))
+        problems: list[SegmentError] = []
+        lost: SegmentError | None = None
+        hidden: ResyncBounds | None = None
+        stop = window.count
+        for row in np.flatnonzero(~matches).tolist():
+            error = crc_error(window, row)
+            trusted = self._next_is_intact(window, matches, row)
+            hidden = self._hidden_entries(window, row) if trusted else None
+            if not trusted or hidden is not None:
+                lost, stop = error, row
+                break
+            problems.append(error)
+        rows = np.flatnonzero(matches[:stop])
+        misplaced = dict(self.placement.misplaced(np.ascontiguousarray(window.fields[:, rows]), window.file))
+        problems.extend(misplaced.values())
+        kept = np.array([row for number, row in enumerate(rows.tolist()) if number not in misplaced], np.int64)
+        salvaged = SalvagedWindow(window, kept, problems)
+        return salvaged, (lost, hidden or self.placement.bounds()) if lost is not None else None
+
+    def _next_is_intact(self, window: Window, matches: NDArray[np.bool_], row: int) -> bool:
+        if row + 1 < window.count:
+            return bool(matches[row + 1])
+        after = int(window.fields[scan.POSITION, row] + window.fields[scan.SIZE, row])
+        if after == self.stop:
+            return True
+        found = self.resynchronizer.find(after, self.placement.bounds())
+        return found is not None and found.position == after
+
+    def _hidden_entries(self, window: Window, row: int) -> ResyncBounds | None:
+        """The offsets of intact entries that a damaged one swallowed, because its length is wrong and ends at a later boundary.
+
+        Only offsets that are missing between the two count: an entry stored inside a value stays what it is, a value.
+        """
+        if row + 1 >= window.count:
+            return None
+        last, following = int(window.fields[scan.LAST_OFFSET, row]), int(window.fields[scan.BASE_OFFSET, row + 1])
+        if last + 1 >= following:
+            return None
+        bounds = replace(
+            self.placement.bounds(),
+            minimum_offset=max(last, self.placement.bounds().minimum_offset),
+            maximum_offset=following - 1,
+        )
+        start = int(window.fields[scan.POSITION, row]) + 1
+        found = find_next_entry(self.source.read_into, start, int(window.fields[scan.POSITION, row + 1]), bounds)
+        return bounds if found is not None else None
+
+    def _resume_behind(self, error: SegmentError, bounds: ResyncBounds) -> SegmentError:
+        """Move on to the next intact entry; the error with the length of what is left out."""
+        found = self.resynchronizer.find(error.position + 1, bounds)
+        self.position = found.position if found is not None else self.stop
+        length = self.position - error.position
+        if found is not None and isinstance(error, TornTail):
+            return CorruptBatch(
+                "length", file=error.file, position=error.position, length=length, expected=error.expected, found=error.found
+            )
+        error.length = length
+        return error

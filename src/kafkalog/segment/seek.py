@@ -1,0 +1,51 @@
+"""Where to begin in a segment for an offset, with the offset index as a hint that is never believed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kafkalog.errors import KafkaLogError, Limits
+from kafkalog.format.index import read_offset_index
+from kafkalog.kernels import scan
+from kafkalog.storage.store import ByteSource, Store
+
+from .decode import crc_matches
+from .windows import Window
+
+MAX_INDEX_BYTES = 64 << 20
+
+
+def seek_position(source: ByteSource, store: Store, index_path: str | None, base_offset: int, offset: int, limits: Limits) -> int:
+    """The position of an entry that is not behind `offset`; 0 unless the index names one whose bytes prove it.
+
+    An index may be missing, torn or another segment's. What it points at counts only if a whole entry with a valid checksum
+    begins there, with a first offset (v0/v1: a last one) of at most `offset`: every entry before it is then below `offset` too.
+    """
+    if index_path is None or offset <= base_offset:
+        return 0
+    try:
+        entries = read_offset_index(store.read_small(index_path, MAX_INDEX_BYTES), base_offset)
+    except KafkaLogError:
+        return 0
+    usable = entries[(entries["offset"] <= offset) & (entries["position"] > 0) & (entries["position"] < source.size)]
+    if not len(usable):
+        return 0
+    position = int(usable["position"][np.argmax(usable["offset"])])
+    return position if _begins_at_or_before(source, position, base_offset, offset, limits) else 0
+
+
+def _begins_at_or_before(source: ByteSource, position: int, base_offset: int, offset: int, limits: Limits) -> bool:
+    front = source.read(position, min(scan.FRONT, source.size - position))
+    if len(front) < scan.FRONT:
+        return False
+    size = int.from_bytes(front[8:12], "big", signed=True) + 12
+    if not 26 <= size <= min(limits.batch_bytes, source.size - position):
+        return False
+    data = np.frombuffer(source.read(position, size), np.uint8)
+    fields = np.empty((scan.FIELD_COUNT, 1), np.int64)
+    status, count, _ = scan.scan_window(data, 0, len(data), position, limits.batch_bytes, fields)
+    if status != scan.END or count != 1:
+        return False
+    first = int(fields[scan.BASE_OFFSET, 0])
+    window = Window(source.path, position, data, fields)
+    return base_offset <= first <= offset and bool(crc_matches(window, np.arange(1)).all())

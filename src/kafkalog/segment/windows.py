@@ -1,0 +1,186 @@
+"""Walk a segment in windows of whole entries, and say what is wrong where the walk ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from kafkalog.errors import CorruptBatch, LimitExceeded, Limits, SegmentError, StorageError, TornTail
+from kafkalog.format.batch import LOG_OVERHEAD, MAGIC_POSITION
+from kafkalog.kernels import scan
+from kafkalog.kernels.bytes import Bytes, Ints
+from kafkalog.storage.store import ByteSource
+
+WINDOW_BYTES = 4 << 20
+TABLE_ENTRIES = 1 << 15
+HEADER_CHUNK = 4096
+SECTOR = 512
+ZERO_CHUNK = 1 << 20
+
+
+@dataclass
+class Window:
+    """Whole entries of one file: their bytes, and their headers as the rows of `scan`, with positions in the file."""
+
+    file: str
+    position: int
+    data: Bytes
+    fields: Ints
+
+    @property
+    def count(self) -> int:
+        return int(self.fields.shape[1])
+
+
+@dataclass
+class WindowBuffers:
+    """Buffers that windows borrow and give back, so that a long read allocates a few and touches them again and again."""
+
+    window_bytes: int = WINDOW_BYTES
+    free: list[tuple[Bytes, Ints]] = field(default_factory=list)
+
+    def take(self) -> tuple[Bytes, Ints]:
+        if self.free:
+            return self.free.pop()
+        return np.empty(self.window_bytes, np.uint8), np.empty((scan.FIELD_COUNT, TABLE_ENTRIES), np.int64)
+
+    def give_back(self, window: Window) -> None:
+        fields = window.fields.base
+        data = window.data.base if window.data.base is not None else window.data
+        if data.size == self.window_bytes and fields is not None:
+            self.free.append((data, fields))
+
+
+class SegmentWalk:
+    """The entries of `source[start:stop]` in order. After the iteration, `problem` tells why it ended before `stop`, if it did,
+    and `position` where."""
+
+    def __init__(self, source: ByteSource, start: int, stop: int, limits: Limits) -> None:
+        self.source = source
+        self.position = start
+        self.stop = stop
+        self.limits = limits
+        self.problem: SegmentError | None = None
+
+    def windows(self, buffers: WindowBuffers) -> Iterator[Window]:
+        """Windows with the bytes of their entries."""
+        while self.position < self.stop:
+            data, fields = buffers.take()
+            window, status = self._read_window(data, fields)
+            if window.count:
+                yield window
+            else:
+                buffers.give_back(window)
+            if status not in (scan.END, scan.TABLE_FULL):
+                self.problem = explain_stop(self.source, self.position, self.stop, status, self.limits)
+                return
+
+    def _read_window(self, data: Bytes, fields: Ints) -> tuple[Window, int]:
+        position = self.position
+        size = min(len(data), self.stop - position)
+        while True:
+            have = self.source.read_into(position, data.data[:size])
+            status, count, at = scan.scan_window(data, 0, have, position, self.limits.batch_bytes, fields)
+            if status != scan.NEED_BYTES or position + have >= self.stop:
+                break
+            if count:  # the entry cut by the end of the window opens the next one
+                status = scan.TABLE_FULL
+                break
+            data, size = self._grow(data, position)
+            if size > self.stop - position:
+                break
+        self.position = position + at
+        return Window(self.source.path, position, data[:at], fields[:, :count]), status
+
+    def _grow(self, data: Bytes, position: int) -> tuple[Bytes, int]:
+        """A buffer that holds the whole entry at `position`, whose length is within the limit."""
+        size = int.from_bytes(data[8:12].tobytes(), "big") + LOG_OVERHEAD
+        return (np.empty(size, np.uint8) if size > len(data) else data), size
+
+    def headers(self) -> Iterator[Ints]:
+        """Tables of headers only; what lies between them is not read where that pays."""
+        descriptor = self.source.fileno()
+        if descriptor is not None:
+            yield from self._headers_of_file(descriptor)
+        else:
+            yield from self._headers_by_ranges()
+
+    def _headers_of_file(self, descriptor: int) -> Iterator[Ints]:
+        chunk = np.empty(HEADER_CHUNK, np.uint8)
+        while self.position < self.stop:
+            fields = np.empty((scan.FIELD_COUNT, TABLE_ENTRIES), np.int64)
+            status, count, self.position = scan.scan_file(
+                descriptor, self.position, self.stop, self.limits.batch_bytes, chunk, fields
+            )
+            if count:
+                yield fields[:, :count]
+            if status == scan.READ_FAILED:
+                self.source.read(self.position, HEADER_CHUNK)  # raises the error that belongs to it
+                raise StorageError(f"{self.source.path}: cannot read at byte {self.position}", file=self.source.path)
+            if status not in (scan.END, scan.TABLE_FULL):
+                self.problem = explain_stop(self.source, self.position, self.stop, status, self.limits)
+                return
+
+    def _headers_by_ranges(self) -> Iterator[Ints]:
+        """For stores where each read is a request: read through small gaps, ask anew behind large ones."""
+        chunk_bytes = self.source.minimum_gap
+        while self.position < self.stop:
+            fields = np.empty((scan.FIELD_COUNT, TABLE_ENTRIES), np.int64)
+            count, status = self._scan_ranges(chunk_bytes, fields)
+            if count:
+                yield fields[:, :count]
+            if status not in (scan.END, scan.TABLE_FULL):
+                self.problem = explain_stop(self.source, self.position, self.stop, status, self.limits)
+                return
+
+    def _scan_ranges(self, chunk_bytes: int, fields: Ints) -> tuple[int, int]:
+        count = 0
+        while self.position < self.stop and count < fields.shape[1]:
+            chunk = np.frombuffer(self.source.read(self.position, min(chunk_bytes, self.stop - self.position)), np.uint8)
+            status, found, at = scan.scan_headers(chunk, self.position, self.stop, self.limits.batch_bytes, fields[:, count:])
+            count += found
+            self.position += at
+            if status != scan.NEED_BYTES or found == 0:
+                return count, status
+        return count, scan.END if self.position == self.stop else scan.TABLE_FULL
+
+
+def explain_stop(source: ByteSource, position: int, stop: int, status: int, limits: Limits) -> SegmentError:
+    """The error that belongs to the status of a walk; the file is looked at again to tell a tail from damage."""
+    length = stop - position
+    front = source.read(position, min(scan.FRONT, length))
+    stored = int.from_bytes(front[8:12], "big", signed=True) if len(front) >= LOG_OVERHEAD else None
+    place: dict[str, Any] = {"file": source.path, "position": position, "length": length}
+    if status == scan.ZEROS:
+        if is_zero(source, position, stop):
+            return TornTail("zero-tail", **place, at_tail=True)
+        return CorruptBatch("torn-write", **place, found="zeros where an entry should begin")
+    # As Kafka's own reader: a length that reaches beyond the file ends it, whatever else the bytes say.
+    if status == scan.NEED_BYTES or (stored is not None and stored + LOG_OVERHEAD > length):
+        wanted = f"{stored + LOG_OVERHEAD} bytes" if stored is not None else "an entry of at least 26 bytes"
+        return TornTail("torn", **place, at_tail=True, expected=wanted, found=f"{length} bytes")
+    if status == scan.BAD_MAGIC:
+        return CorruptBatch("magic", **place, expected="0, 1 or 2", found=front[MAGIC_POSITION])
+    if status == scan.TOO_LARGE:
+        return LimitExceeded("batch-limit", **place, expected=f"at most {limits.batch_bytes}", found=stored)
+    return CorruptBatch("length", **place, expected="at least 14 (v0), 22 (v1), 49 (v2)", found=stored)
+
+
+def is_zero(source: ByteSource, start: int, stop: int) -> bool:
+    """Whether every byte of the range is zero; holes of a sparse file are not read."""
+    for data_start, data_stop in source.data_ranges(start, stop):
+        for position in range(data_start, data_stop, ZERO_CHUNK):
+            chunk = source.read(position, min(ZERO_CHUNK, data_stop - position))
+            if chunk.count(0) != len(chunk):
+                return False
+    return True
+
+
+def has_zero_sector(data: Bytes, position: int) -> bool:
+    """Whether an aligned 512-byte sector inside the entry is all zeros: the mark of a write that reached the disk by halves."""
+    first = -position % SECTOR
+    sectors = data[first : first + (len(data) - first) // SECTOR * SECTOR]
+    return bool(len(sectors)) and not sectors.reshape(-1, SECTOR).any(axis=1).all()

@@ -1,0 +1,73 @@
+"""Where bytes live: local files and object stores behind one reading interface."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from kafkalog.errors import StorageError, UsageError
+from kafkalog.storage.local import LocalFile, LocalStore, storage_error
+from kafkalog.storage.store import ByteSource, Entry, Fingerprint, Store
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+__all__ = ["ByteSource", "Entry", "Fingerprint", "LocalFile", "LocalStore", "Store", "open_store"]
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+
+
+def open_store(path: str | os.PathLike[str], *, filesystem: FileSystem | None = None) -> tuple[Store, str]:
+    """The store that holds `path`, and the path as that store spells it; StorageError if nothing is there.
+
+    A plain path or `file://` is local; `s3://`, `gs://`, `abfs://`, `hdfs://` go through `pyarrow.fs`, with the endpoint, region
+    and credentials of the URI's query or of the usual AWS environment variables. With `filesystem`, `path` is a path in that one.
+    """
+    text = os.fsdecode(path)
+    if not text:
+        raise UsageError(
+            "the path is empty; give a log folder, a topic-partition folder, a .log file or a URI such as s3://bucket/folder"
+        )
+    scheme = _SCHEME.match(text)
+    if filesystem is not None and filesystem.type_name != "local":
+        from kafkalog.storage.object_store import store_of  # pyarrow is loaded only for what needs it
+
+        return store_of(filesystem, text)
+    if scheme is None:
+        return _open_local(text)
+    if scheme[1].lower() == "file":
+        return _open_local(_path_of_file_uri(text))
+    from kafkalog.storage.object_store import store_of_uri
+
+    return store_of_uri(text)
+
+
+def _path_of_file_uri(uri: str) -> str:
+    parts = urlsplit(uri, allow_fragments=False)
+    if parts.netloc not in ("", "localhost"):
+        raise UsageError(f"{uri}: a file on another machine; write file:///folder for a path of this one")
+    return unquote(parts.path, errors="surrogateescape")
+
+
+def _open_local(text: str) -> tuple[Store, str]:
+    try:
+        # abspath would cancel `link/..` by its letters, where the kernel goes to the parent of the link's target.
+        path = os.path.realpath(text) if ".." in text.split("/") else os.path.abspath(text)
+    except (OSError, ValueError) as error:
+        raise storage_error(text, "not a path", error) from error
+    store = LocalStore(path)
+    if store.stat(path) is None:
+        raise StorageError(f"{path}: no such file or folder; {_nearest_folder(path)}", file=path)
+    return store, path
+
+
+def _nearest_folder(path: str) -> str:
+    missing = path
+    while not os.path.lexists(os.path.dirname(missing)):
+        missing = os.path.dirname(missing)
+    folder = os.path.dirname(missing)
+    if os.path.islink(missing):
+        return f"the symbolic link {missing} leads nowhere"
+    return f"{folder} is there, but has no {os.path.basename(missing)!r}"

@@ -1,0 +1,299 @@
+"""Local files: positional reads with no mapping, and a store that no symbolic link leads out of.
+
+The path that the user gave may be a symbolic link or contain some. Below it none is followed, so a log folder from an untrusted
+place shows only its own files; FIFOs, sockets and devices are refused before a read could wait for them.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Self
+
+from kafkalog.errors import LimitExceeded, SegmentChanged, StorageError, UnsupportedFormat
+from kafkalog.storage.store import Entry, Fingerprint, Kind, is_plain_name, require_plain_name
+
+# One page: the kernel reads whole pages, so a smaller gap costs nothing to read through.
+MINIMUM_GAP = 4096
+
+# O_NONBLOCK: opening a FIFO for reading otherwise waits for a writer, for ever.
+_OPEN_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+# O_PATH needs only the search permission of a folder, as a plain path would.
+_OPEN_FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
+_LIST_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NONBLOCK | os.O_CLOEXEC
+
+_HINTS = {
+    errno.EACCES: "run as the user that owns the log folder, or copy it to where you may read",
+    errno.EPERM: "run as the user that owns the log folder, or copy it to where you may read",
+    errno.EIO: "the device could not read these bytes: check the disk, or read a copy",
+    errno.EMFILE: "too many open files in this process: raise `ulimit -n`",
+    errno.ENFILE: "too many open files on this machine",
+    errno.ELOOP: "the symbolic links lead round in a circle",
+    errno.ENAMETOOLONG: "no file system stores a name this long",
+    errno.ESTALE: "the network file system lost the file: mount it again, or retry",
+}
+
+
+def storage_error(path: str, action: str, cause: Exception) -> StorageError:
+    """The error for `path` that says what was tried, why it failed and what to do; keeps the cause's errno."""
+    number = cause.errno if isinstance(cause, OSError) else None
+    reason = os.strerror(number) if number else str(cause)
+    hint = _HINTS.get(number or 0)
+    failure = StorageError(f"{path}: {action}: {reason}" + (f"; {hint}" if hint else ""), file=path)
+    failure.errno = number
+    return failure
+
+
+def _kind_of(mode: int) -> tuple[Kind, str]:
+    if stat.S_ISREG(mode):
+        return "file", ""
+    if stat.S_ISDIR(mode):
+        return "folder", ""
+    if stat.S_ISLNK(mode):
+        return "other", "a symbolic link, which is not followed inside a log folder; give its target as the path"
+    if stat.S_ISFIFO(mode):
+        return "other", "a FIFO"
+    if stat.S_ISSOCK(mode):
+        return "other", "a socket"
+    return "other", "a device"
+
+
+def _entry(name: str, status: os.stat_result) -> Entry:
+    kind, problem = _kind_of(status.st_mode)
+    return Entry(name, kind, status.st_size if kind == "file" else 0, status.st_mtime_ns, problem)
+
+
+class LocalFile:
+    """A regular file, open for reading by position."""
+
+    minimum_gap = MINIMUM_GAP
+
+    def __init__(self, path: str, descriptor: int, status: os.stat_result) -> None:
+        self._path = path
+        self._descriptor = descriptor
+        self._fingerprint = _fingerprint(status)
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    @property
+    def size(self) -> int:
+        return self._fingerprint.size
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        return self._fingerprint
+
+    def fileno(self) -> int | None:
+        return self._descriptor
+
+    def read_into(self, position: int, target: memoryview) -> int:
+        wanted = min(len(target), max(self.size - position, 0))
+        done = 0
+        while done < wanted:
+            try:
+                count = os.preadv(self._descriptor, [target[done:wanted]], position + done)
+            except OSError as error:
+                action = f"reading {wanted - done} bytes at byte {position + done} failed"
+                raise storage_error(self._path, action, error) from error
+            if count == 0:
+                raise self._shrunk(position + done)
+            done += count
+        return done
+
+    def read(self, position: int, size: int) -> bytes:
+        target = bytearray(min(max(size, 0), max(self.size - position, 0)))
+        self.read_into(position, memoryview(target))
+        return bytes(target)
+
+    def refresh(self) -> int:
+        now = _fingerprint(self._status())
+        if now.size < self.size:
+            raise self._shrunk(now.size)
+        self._fingerprint = now
+        return now.size
+
+    def data_ranges(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        stop = min(stop, self.size)
+        while start < stop:
+            try:
+                data = os.lseek(self._descriptor, start, os.SEEK_DATA)
+                hole = os.lseek(self._descriptor, data, os.SEEK_HOLE) if data < stop else stop
+            except OSError as error:
+                if error.errno == errno.ENXIO:  # a hole up to the end of the file
+                    return
+                if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+                    raise storage_error(self._path, f"looking for holes from byte {start} failed", error) from error
+                data, hole = start, stop
+            if data >= stop:
+                return
+            yield data, min(hole, stop)
+            start = hole
+
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def _status(self) -> os.stat_result:
+        try:
+            return os.fstat(self._descriptor)
+        except OSError as error:
+            raise storage_error(self._path, "asking for the size failed", error) from error
+
+    def _shrunk(self, position: int) -> SegmentChanged:
+        found = self._status().st_size
+        expected = f"{self.size} bytes"
+        return SegmentChanged("changed", file=self._path, position=position, expected=expected, found=f"{found} bytes")
+
+
+def _fingerprint(status: os.stat_result) -> Fingerprint:
+    return Fingerprint(f"{status.st_dev}:{status.st_ino}", status.st_size, status.st_mtime_ns)
+
+
+class LocalStore:
+    """Local folders and files. `start` is the path that the user gave; only up to there are symbolic links followed."""
+
+    def __init__(self, start: str) -> None:
+        self._start = start
+
+    def list(self, folder: str) -> list[Entry]:
+        descriptor = self._open(folder, _LIST_FOLDER)
+        try:
+            with os.scandir(descriptor) as found:
+                entries = [entry for item in found if (entry := _examine(item)) is not None]
+        except OSError as error:
+            raise storage_error(folder, "listing the folder failed", error) from error
+        finally:
+            os.close(descriptor)
+        entries.sort(key=lambda entry: entry.name)
+        return entries
+
+    def stat(self, path: str) -> Entry | None:
+        try:
+            if self._is_given(path):
+                return _entry(self.name(path), os.stat(path))
+            folder = self._open_parent(path)
+            try:
+                return _entry(self.name(path), os.stat(self.name(path), dir_fd=folder, follow_symlinks=False))
+            finally:
+                os.close(folder)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except StorageError:
+            raise
+        except (OSError, ValueError) as error:
+            raise storage_error(path, "looking it up failed", error) from error
+
+    def open(self, path: str) -> LocalFile:
+        descriptor = self._open(path, _OPEN_FILE)
+        try:
+            status = os.fstat(descriptor)
+            _require_kind(path, status.st_mode, "file")
+        except OSError as error:
+            os.close(descriptor)
+            raise storage_error(path, "opening failed", error) from error
+        except UnsupportedFormat:
+            os.close(descriptor)
+            raise
+        return LocalFile(path, descriptor, status)
+
+    def read_small(self, path: str, limit: int) -> bytes:
+        with self.open(path) as source:
+            if source.size > limit:
+                raise LimitExceeded("memory-limit", file=path, expected=f"at most {limit} bytes", found=f"{source.size} bytes")
+            return source.read(0, source.size)
+
+    def join(self, folder: str, name: str) -> str:
+        return os.path.join(folder, require_plain_name(folder, name))
+
+    def parent(self, path: str) -> str:
+        return os.path.dirname(path)
+
+    def name(self, path: str) -> str:
+        return os.path.basename(path)
+
+    def _is_given(self, path: str) -> bool:
+        """True for the path that the user gave and the folders it leads through: there symbolic links are the user's own."""
+        return path == self._start or self._start.startswith(path.rstrip("/") + "/")
+
+    def _open(self, path: str, flags: int) -> int:
+        """A descriptor of `path` that no symbolic link below `start` led to."""
+        wanted: Kind = "folder" if flags & os.O_DIRECTORY else "file"
+        try:
+            if self._is_given(path):
+                _require_kind(path, os.stat(path).st_mode, wanted)
+                return os.open(path, flags)
+            folder = self._open_parent(path)
+            try:
+                # Asked before the open as well, since to open a device can already do something to it.
+                _require_kind(path, os.stat(self.name(path), dir_fd=folder, follow_symlinks=False).st_mode, wanted)
+                return os.open(self.name(path), flags | os.O_NOFOLLOW, dir_fd=folder)
+            finally:
+                os.close(folder)
+        except StorageError:
+            raise
+        except (OSError, ValueError) as error:
+            raise storage_error(path, "opening failed", error) from error
+
+    def _open_parent(self, path: str) -> int:
+        """A descriptor of the folder of `path`; below `start` walked name by name, since O_NOFOLLOW guards only the last one."""
+        folder = self.parent(path)
+        if folder != self._start and not folder.startswith(self._start.rstrip("/") + "/"):
+            return os.open(folder, _OPEN_FOLDER)
+        descriptor = os.open(self._start, _OPEN_FOLDER)
+        walked = self._start
+        for name in folder[len(self._start) :].split("/"):
+            if not name:
+                continue
+            walked = os.path.join(walked, name)
+            try:
+                if not is_plain_name(name):
+                    raise StorageError(f"{path}: {name!r} leads out of {self._start}", file=path)
+                # The kernel calls a symbolic link here "not a directory", which would hide what it is.
+                _require_kind(walked, os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode, "folder")
+                below = os.open(name, _OPEN_FOLDER | os.O_NOFOLLOW, dir_fd=descriptor)
+            finally:
+                os.close(descriptor)
+            descriptor = below
+        return descriptor
+
+
+def _require_kind(path: str, mode: int, wanted: Kind) -> None:
+    """UnsupportedFormat if `path` is special or a folder where a file is wanted; NotADirectoryError if it is a plain file."""
+    kind, problem = _kind_of(mode)
+    if kind == "file" and wanted == "folder":
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+    if kind != wanted:
+        raise UnsupportedFormat("not-a-file", file=path, detail=problem or "a folder")
+
+
+def _examine(item: os.DirEntry[str]) -> Entry | None:
+    """The entry, or None if it vanished since the listing began: a broker deletes old segments at any moment."""
+    try:
+        return _entry(item.name, item.stat(follow_symlinks=False))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return Entry(item.name, _listed_kind(item), 0, 0, problem=os.strerror(error.errno or 0))
+
+
+def _listed_kind(item: os.DirEntry[str]) -> Kind:
+    """The kind as the listing itself tells it, for an entry that cannot be examined."""
+    try:
+        return "file" if item.is_file(follow_symlinks=False) else "folder" if item.is_dir(follow_symlinks=False) else "other"
+    except OSError:
+        return "other"

@@ -1,0 +1,120 @@
+"""What every place of bytes offers: a `Store` lists folders and opens files, a `ByteSource` reads one file at any position.
+
+Paths are strings that only their store takes apart: an absolute path for local files, `s3://bucket/key` for object stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Literal, Protocol, Self
+
+from kafkalog.errors import StorageError
+
+Kind = Literal["file", "folder", "other"]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One name in a folder. `problem` says why it cannot be read as what its name promises, and is empty otherwise."""
+
+    name: str
+    kind: Kind
+    size: int
+    mtime_ns: int
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """Equal fingerprints of a path mean the same bytes, as far as the storage can tell without reading them."""
+
+    identity: str
+    size: int
+    mtime_ns: int
+
+
+class ByteSource(Protocol):
+    """One file open for reading. Reads are positional and may come from many threads at once."""
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def size(self) -> int:
+        """Bytes in the file when it was opened or last refreshed; nothing beyond it is read."""
+        ...
+
+    @property
+    def fingerprint(self) -> Fingerprint: ...
+
+    @property
+    def minimum_gap(self) -> int:
+        """Unwanted bytes between two wanted ranges below which one read of everything is cheaper than two reads."""
+        ...
+
+    def read_into(self, position: int, target: memoryview) -> int:
+        """Bytes put into `target`: all of it, or less only where `size` ends. SegmentChanged if the file has shrunk."""
+        ...
+
+    def read(self, position: int, size: int) -> bytes:
+        """The bytes at `position`, fewer than `size` only where the file ends."""
+        ...
+
+    def refresh(self) -> int:
+        """The size of a file that may have grown since; SegmentChanged if it shrank or was replaced."""
+        ...
+
+    def fileno(self) -> int | None:
+        """The file descriptor of a local file, else None."""
+        ...
+
+    def data_ranges(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        """The parts of `start..stop` that are not holes of a sparse file, ascending; holes read as zeros."""
+        ...
+
+    def close(self) -> None: ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...
+
+
+class Store(Protocol):
+    """A place of folders and files, for reading."""
+
+    def list(self, folder: str) -> list[Entry]:
+        """Everything in the folder, sorted by name; an entry that cannot be examined carries its `problem`."""
+        ...
+
+    def stat(self, path: str) -> Entry | None:
+        """The entry at `path`, or None if nothing is there."""
+        ...
+
+    def open(self, path: str) -> ByteSource: ...
+
+    def read_small(self, path: str, limit: int) -> bytes:
+        """The whole file; LimitExceeded if it has more than `limit` bytes."""
+        ...
+
+    def join(self, folder: str, name: str) -> str:
+        """The path of `name` in `folder`; StorageError for a name that could lead anywhere else."""
+        ...
+
+    def parent(self, path: str) -> str: ...
+
+    def name(self, path: str) -> str: ...
+
+
+def is_plain_name(name: str) -> bool:
+    """True if the name stays in its folder: no separator, no NUL, not empty, not `.` or `..`."""
+    return name not in ("", ".", "..") and "/" not in name and "\0" not in name
+
+
+def require_plain_name(folder: str, name: str) -> str:
+    if not is_plain_name(name):
+        raise StorageError(f"{folder}: {name!r} is not the name of a file in this folder", file=folder)
+    return name

@@ -1,0 +1,182 @@
+"""`kafkalog.open`: the partitions at a path, and every table of them as a stream of Arrow batches."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from kafkalog.errors import Limits, UsageError
+from kafkalog.kernels._jit import announce_compilation
+from kafkalog.log.folders import find_partitions
+from kafkalog.log.follow import follow_partitions
+from kafkalog.log.partition import Partition
+from kafkalog.log.reading import ReadOptions
+from kafkalog.log.report import ReadReport
+from kafkalog.segment.decode import HIGHEST, LOWEST, RecordRange
+from kafkalog.storage import open_store
+
+from . import rows
+from .batches import batch_batches
+from .records import record_batches
+from .schemas import find_table
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+Time = int | datetime
+ISOLATIONS = ("read_uncommitted", "read_committed")
+DAMAGE_MODES = ("strict", "skip", "salvage")
+
+ROW_TABLES: dict[str, Callable[[Iterable[Partition], ReadOptions, ReadReport], Iterator[rows.Row]]] = {
+    "segments": rows.segment_rows,
+    "index_entries": rows.index_entry_rows,
+    "producers": rows.producer_rows,
+    "epochs": rows.epoch_rows,
+    "transactions": rows.transaction_rows,
+}
+
+
+def open_logs(path: str | os.PathLike[str], *, filesystem: FileSystem | None = None) -> Logs:
+    """The logs at `path`: a log directory, a partition folder, one file, or any of these as s3://bucket/…"""
+    store, place = open_store(path, filesystem=filesystem)
+    return Logs(place, find_partitions(store, place))
+
+
+class Logs:
+    """The partitions found at a path. Nothing is read before a table is asked for."""
+
+    def __init__(self, path: str, partitions: Sequence[Partition]) -> None:
+        self.path = path
+        self.partitions = list(partitions)
+        self.report = ReadReport()
+
+    def __repr__(self) -> str:
+        return f"Logs({self.path!r}, {len(self.partitions)} partitions)"
+
+    def read(
+        self,
+        table: str = "records",
+        columns: Sequence[str] | None = None,
+        *,
+        topics: Sequence[str] | None = None,
+        partitions: Sequence[int] | None = None,
+        start_offset: int | None = None,
+        stop_offset: int | None = None,
+        start_time: Time | None = None,
+        stop_time: Time | None = None,
+        isolation: str = "read_uncommitted",
+        on_damage: str = "strict",
+        include_control: bool = False,
+        neighbours: bool = False,
+        allow_disorder: bool = False,
+        threads: int | None = None,
+        limits: Limits | None = None,
+        report: ReadReport | None = None,
+    ) -> pa.RecordBatchReader:
+        """A table as a stream of Arrow batches.
+
+        Offsets and times (milliseconds, or aware datetimes) are half-open ranges of records; `batches` takes the offsets.
+        `isolation="read_committed"` leaves out aborted data and stops at the last stable offset.
+        `on_damage`: "strict" raises at the first damage, after all records before it; "skip" leaves damaged batches out;
+        "salvage" also finds its way behind a broken length. What is left out is in `report`, or in `self.report`.
+        `neighbours` takes the log to be never compacted and its leader-epoch-checkpoint to be right: what differs is damage.
+        `allow_disorder` reads entries whose offsets or epochs go back.
+        `threads`: how many windows are decoded at once; by default the cores of this process, at most 4.
+        """
+        kind = find_table(table)
+        schema = kind.schema(columns)
+        options = ReadOptions(
+            columns=frozenset(schema.names),
+            record_range=_range(start_offset, stop_offset, start_time, stop_time),
+            isolation=_allowed("isolation", isolation, ISOLATIONS),
+            on_damage=_allowed("on_damage", on_damage, DAMAGE_MODES),
+            include_control=include_control,
+            neighbours=neighbours,
+            allow_disorder=allow_disorder,
+            threads=_positive("threads", threads),
+            limits=limits or Limits(),
+        )
+        self.report = report if report is not None else ReadReport()
+        chosen = self._choose(topics, partitions)
+        announce_compilation()
+        return pa.RecordBatchReader.from_batches(schema, _batches(table, chosen, schema, options, self.report))
+
+    def follow(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        poll_seconds: float = 0.5,
+        stop: Callable[[], bool] | None = None,
+        **choices: Any,
+    ) -> Iterator[pa.RecordBatch]:
+        """Records as `read` gives them, and then those that a running broker appends, until `stop()` is true.
+
+        Each batch belongs to one partition. New segments are taken up as they appear; a write under way is waited for.
+        """
+        schema = find_table("records").schema(columns)
+        chosen = self._choose(choices.pop("topics", None), choices.pop("partitions", None))
+        record_range = _range(*(choices.pop(name, None) for name in ("start_offset", "stop_offset", "start_time", "stop_time")))
+        options = ReadOptions(columns=frozenset(schema.names), record_range=record_range, **choices)
+        yield from follow_partitions(
+            chosen,
+            options,
+            lambda found, following, report: record_batches([found], schema, following, report),
+            poll_seconds,
+            stop,
+        )
+
+    def _choose(self, topics: Sequence[str] | None, numbers: Sequence[int] | None) -> list[Partition]:
+        """The partitions to read: all that live, or the only one at this path whatever its state."""
+        alone = len(self.partitions) == 1
+        chosen = [partition for partition in self.partitions if alone or not partition.state]
+        for topic in topics or ():
+            if topic not in {partition.topic for partition in chosen}:
+                known = ", ".join(sorted({partition.topic for partition in chosen})) or "none"
+                raise UsageError(f"{self.path}: no topic {topic!r} here; there are: {known}")
+        chosen = [partition for partition in chosen if topics is None or partition.topic in topics]
+        return [partition for partition in chosen if numbers is None or partition.partition in numbers]
+
+
+def _batches(
+    table: str, partitions: list[Partition], schema: pa.Schema, options: ReadOptions, report: ReadReport
+) -> Iterator[pa.RecordBatch]:
+    if table == "records":
+        return record_batches(partitions, schema, options, report)
+    if table == "batches":
+        return batch_batches(partitions, schema, options, report)
+    return rows.row_batches(ROW_TABLES[table](partitions, options, report), schema)
+
+
+def _range(start_offset: int | None, stop_offset: int | None, start_time: Time | None, stop_time: Time | None) -> RecordRange:
+    return RecordRange(
+        LOWEST if start_offset is None else start_offset,
+        HIGHEST if stop_offset is None else stop_offset,
+        LOWEST if start_time is None else _milliseconds(start_time),
+        HIGHEST if stop_time is None else _milliseconds(stop_time),
+    )
+
+
+def _milliseconds(time: Time) -> int:
+    if isinstance(time, datetime):
+        if time.tzinfo is None:
+            raise UsageError(
+                f"{time!r} has no time zone; give one, for example {time.isoformat()}+00:00, or milliseconds since 1970"
+            )
+        return int(time.timestamp() * 1000)
+    return time
+
+
+def _allowed(name: str, value: str, allowed: Sequence[str]) -> str:
+    if value not in allowed:
+        raise UsageError(f"{name}={value!r} is unknown; allowed are {', '.join(allowed)}")
+    return value
+
+
+def _positive(name: str, value: int | None) -> int | None:
+    if value is not None and value < 1:
+        raise UsageError(f"{name}={value!r}: at least 1")
+    return value

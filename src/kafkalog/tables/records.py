@@ -1,0 +1,33 @@
+"""The `records` table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+
+from kafkalog.log.partition import Partition
+from kafkalog.log.reading import ReadOptions, RecordSlice, read_records
+from kafkalog.log.report import ReadReport
+from kafkalog.segment.constant import Constants
+
+
+def record_batches(
+    partitions: Iterable[Partition], schema: pa.Schema, options: ReadOptions, report: ReadReport
+) -> Iterator[pa.RecordBatch]:
+    """The records of the partitions, one Arrow batch per window of the log."""
+    constants = Constants()
+    for found in read_records(partitions, options, report):
+        yield pa.RecordBatch.from_arrays([_column(found, name, constants) for name in schema.names], schema=schema)
+
+
+def _column(found: RecordSlice, name: str, constants: Constants) -> pa.Array:
+    rows = found.stop - found.start
+    if name == "topic":
+        return constants.array(found.partition.topic, pa.string(), rows)
+    if name == "partition":
+        return constants.array(found.partition.partition, pa.int32(), rows)
+    if name == "file":
+        return constants.array(found.columns.window.file, pa.string(), rows)
+    column = found.columns.column(name, constants)
+    return column if rows == found.columns.rows else column.slice(found.start, rows)

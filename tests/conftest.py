@@ -1,0 +1,44 @@
+"""What every test may ask for: a tool that may be missing, and the golden log directories, unpacked once per session."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.golden import sets
+
+REQUIRE_ALL = "KAFKALOG_REQUIRE_ALL"
+
+
+def unavailable(reason: str) -> None:
+    """Skip the calling test with `reason`; fail it where the run asked for everything (KAFKALOG_REQUIRE_ALL=1)."""
+    if os.environ.get(REQUIRE_ALL, "0") not in ("", "0"):
+        pytest.fail(f"{reason} ({REQUIRE_ALL} is set, so this is no skip)", pytrace=False)
+    pytest.skip(reason)
+
+
+def require(*names: str) -> None:
+    """Go on only if every name is a command on the PATH or an importable module."""
+    missing = [name for name in names if shutil.which(name) is None and importlib.util.find_spec(name) is None]
+    if missing:
+        unavailable(f"not installed here: {', '.join(missing)}")
+
+
+@pytest.fixture(scope="session")
+def golden_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where this session's golden sets are unpacked; the workers of pytest-xdist share one folder."""
+    base = tmp_path_factory.getbasetemp()
+    if os.environ.get("PYTEST_XDIST_WORKER"):
+        base = base.parent
+    return base / "golden"
+
+
+@pytest.fixture(scope="session")
+def golden(golden_folder: Path) -> Callable[[str], Path]:
+    """golden(era) is the folder that holds `<era>/` and `<era>-expected/`."""
+    return lambda era: sets.unpack(era, golden_folder)

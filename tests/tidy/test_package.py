@@ -1,0 +1,86 @@
+"""The package from outside: what an import loads, what it exports, which version it says it is."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterable
+from types import ModuleType
+
+import pytest
+
+import kafkalog
+from tests.tidy.source import PACKAGE, ROOT
+
+HEAVY = ("numba", "llvmlite", "pyarrow", "numpy", "pyspark", "pandas", "jinja2")
+COMMAND = """
+import contextlib
+from kafkalog.cli.main import main
+with contextlib.suppress(SystemExit):
+    main({})
+"""
+
+
+def loaded_modules(statement: str) -> list[str]:
+    """The heavy libraries in memory after `statement` in a fresh Python."""
+    program = f"{statement}\nimport sys, json\nsys.stdout.write(json.dumps(sorted(set(m.split('.')[0] for m in sys.modules))))"
+    child = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
+    return [name for name in json.loads(child.stdout.splitlines()[-1]) if name in HEAVY]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import kafkalog",
+        "import kafkalog; dir(kafkalog); kafkalog.__version__",
+        "from kafkalog.errors import KafkaLogError",
+        COMMAND.format(["--help"]),
+        COMMAND.format(["--version"]),
+        COMMAND.format(["table", "--help"]),
+    ],
+)
+def test_importing_and_asking_for_help_loads_nothing_heavy(statement: str) -> None:
+    assert loaded_modules(statement) == []
+
+
+def test_everything_exported_is_there_and_nothing_else_is_public() -> None:
+    exported = kafkalog.__all__
+    assert isinstance(exported, list | tuple)
+    assert len(set(exported)) == len(exported)
+    assert [name for name in exported if not hasattr(kafkalog, name)] == []
+    public = {name for name, value in vars(kafkalog).items() if not name.startswith("_") and not isinstance(value, ModuleType)}
+    assert public - set(exported) - {"annotations", "TYPE_CHECKING"} == set()
+
+
+def test_the_export_list_is_written_out_flat() -> None:
+    tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
+    lists = [node.value for node in tree.body if isinstance(node, ast.Assign) and _names(node.targets) == ["__all__"]]
+    assert len(lists) == 1
+    assert isinstance(lists[0], ast.List | ast.Tuple)
+    assert all(isinstance(element, ast.Constant) and isinstance(element.value, str) for element in lists[0].elts)
+    assert not any(alias.name == "*" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names)
+
+
+def _names(targets: Iterable[ast.expr]) -> list[str]:
+    return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
+def test_the_version_has_one_source() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert "version" not in settings["project"]
+    assert settings["tool"]["hatch"]["version"]["path"] == "src/kafkalog/__init__.py"
+    literal = f'"{kafkalog.__version__}"'
+    assert [path for path in PACKAGE.rglob("*.py") if literal in path.read_text(encoding="utf-8")] == [PACKAGE / "__init__.py"]
+
+
+def test_every_constraint_is_an_exact_version_and_covers_the_dependencies() -> None:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").split()
+    pinned = {line.partition("==")[0].lower().replace("_", "-") for line in lines}
+    assert [line for line in lines if line.count("==") != 1 or "@" in line or "/" in line] == []
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["test"], *project["optional-dependencies"]["lint"]]
+    names = {wish.partition(";")[0].partition(">")[0].partition("<")[0].partition("[")[0].strip().lower() for wish in wanted}
+    assert names - pinned == set()

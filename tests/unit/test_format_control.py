@@ -1,0 +1,116 @@
+"""Control records. The KRaft values were written by a 4.3.0 broker into its metadata log."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from kafkalog.errors import CorruptBatch
+from kafkalog.format.control import (
+    COMMIT,
+    KRAFT_VERSION,
+    KRAFT_VOTERS,
+    LEADER_CHANGE,
+    SNAPSHOT_FOOTER,
+    SNAPSHOT_HEADER,
+    ControlRecord,
+    Endpoint,
+    EndTxnMarker,
+    KRaftVersion,
+    KRaftVoters,
+    LeaderChange,
+    SnapshotFooter,
+    SnapshotHeader,
+    UnknownControl,
+    Voter,
+    decode_control_record,
+    decode_control_type,
+    encode_end_txn_marker,
+)
+
+VOTERS_VALUE = bytes.fromhex(
+    "000002000000015382768a002f4d1fa1065c865fa49963020b434f4e54524f4c4c45520a3132372e302e302e314ac00000000001000000"
+)
+LEADER_CHANGE_VALUE = bytes.fromhex("00000000000102000000010002000000010000")
+HEADER_VALUE = bytes.fromhex("0000000001a1de7e2eca00")
+
+
+def _key(control_type: int, version: int = 0) -> bytes:
+    return struct.pack(">hh", version, control_type)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_an_end_of_transaction_is_read_and_written_alike(commit: bool) -> None:
+    marker = EndTxnMarker(commit, 3)
+    key, value = encode_end_txn_marker(marker)
+    assert (key, value) == (_key(1 if commit else 0), bytes.fromhex("000000000003"))
+    assert decode_control_record(key, value) == marker
+
+
+def test_a_newer_or_longer_key_and_marker_are_read_as_version_0() -> None:
+    assert decode_control_record(_key(COMMIT, version=1) + b"more", bytes.fromhex("000100000007ffff")) == EndTxnMarker(True, 7, 1)
+
+
+@pytest.mark.parametrize("key", [None, b"", b"\0\0\0", struct.pack(">hh", -1, 1)])
+def test_a_control_record_without_a_readable_key_is_damage(key: bytes | None) -> None:
+    with pytest.raises(CorruptBatch) as error:
+        decode_control_type(key)
+    assert error.value.reason == "control"
+
+
+@pytest.mark.parametrize("value", [None, b"", bytes(5), bytes.fromhex("ffff00000003")])
+def test_a_marker_without_a_readable_value_is_damage(value: bytes | None) -> None:
+    with pytest.raises(CorruptBatch) as error:
+        decode_control_record(_key(COMMIT), value)
+    assert error.value.reason == "control"
+
+
+@pytest.mark.parametrize(
+    ("control_type", "value", "meaning"),
+    [
+        (LEADER_CHANGE, LEADER_CHANGE_VALUE, LeaderChange(0, 1, (1,), (1,))),
+        (SNAPSHOT_HEADER, HEADER_VALUE, SnapshotHeader(0, 1794734173898)),
+        (SNAPSHOT_FOOTER, bytes.fromhex("000000"), SnapshotFooter(0)),
+        (KRAFT_VERSION, bytes.fromhex("0000000100"), KRaftVersion(0, 1)),
+        (
+            KRAFT_VOTERS,
+            VOTERS_VALUE,
+            KRaftVoters(0, (Voter(1, "U4J2igAvTR-hBlyGX6SZYw", (Endpoint("CONTROLLER", "127.0.0.1", 19136),), 0, 1),)),
+        ),
+    ],
+)
+def test_what_a_kraft_broker_wrote_is_understood(control_type: int, value: bytes, meaning: ControlRecord) -> None:
+    assert decode_control_record(_key(control_type), value) == meaning
+
+
+def test_a_type_from_the_future_is_kept_as_it_is() -> None:
+    assert decode_control_record(_key(99), b"x") == UnknownControl(99, b"x")
+    assert decode_control_record(_key(-2), None) == UnknownControl(-2, None)
+
+
+def test_unknown_tagged_fields_are_skipped() -> None:
+    assert decode_control_record(_key(KRAFT_VERSION), bytes.fromhex("00000001" + "02" + "0001aa" + "0500")) == KRaftVersion(0, 1)
+
+
+@pytest.mark.parametrize("size", range(len(VOTERS_VALUE)))
+def test_a_voters_record_cut_anywhere_is_damage(size: int) -> None:
+    with pytest.raises(CorruptBatch) as error:
+        decode_control_record(_key(KRAFT_VOTERS), VOTERS_VALUE[:size])
+    assert error.value.reason == "control"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        bytes.fromhex("0000") + b"\x00",
+        bytes.fromhex("0000") + b"\xff\xff\xff\xff\x0f",
+        bytes.fromhex("0000") + b"\xff\xff\xff\xff\xff\x01",
+    ],
+    ids=["no value", "null array", "huge array", "too long a count"],
+)
+def test_an_array_that_cannot_be_is_damage(value: bytes | None) -> None:
+    with pytest.raises(CorruptBatch) as error:
+        decode_control_record(_key(KRAFT_VOTERS), value)
+    assert error.value.reason == "control"
