@@ -13,12 +13,18 @@ from benchmarks.jvm import find_jvm
 from benchmarks.measure import REPOSITORY, RunFailed
 
 PYTHON_PEERS = ("aiokafka", "kafka-python")
+BUSY_LOAD = 0.7
 
 
 def main() -> int:
     arguments = _parse()
     jvm, problem = (None, "left out by --without jvm") if "jvm" in arguments.without else find_jvm()
     notices = [] if jvm else [f"JVM peers skipped: {problem}; kafkalog's own encoder wrote the data."]
+    notices += ["Quick run on small files: it shows that everything works, not how fast it is."] if arguments.quick else []
+    busy = os.getloadavg()[0]
+    notices += (
+        [f"The machine was busy when the run began (load {busy:.1f}): do not trust the figures."] if busy > BUSY_LOAD else []
+    )
     present = []
     for name in PYTHON_PEERS:
         if name in arguments.without or peers.find_version(name) is None:

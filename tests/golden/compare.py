@@ -73,7 +73,7 @@ class Differences:
     def fail(self, place: str, error: Exception) -> None:
         """An exception is one difference, with where it came from: the comparison goes on with the next partition."""
         where = traceback.extract_tb(error.__traceback__)[-1]
-        self.add(place, f"{type(error).__name__} at {Path(where.filename).name}:{where.lineno}: {_short(str(error))}")
+        self.add(place, f"{type(error).__name__} at {Path(where.filename).name}:{where.lineno}: {str(error)[:400]}")
 
     def merge(self, other: Differences) -> None:
         self.count += other.count
@@ -136,13 +136,13 @@ def read_rows(logs: Any, table: str, **options: Any) -> list[Row]:
     return rows
 
 
-def compare_records(view: View, partition: ExpectedPartition, differences: Differences, columns: list[str] | None) -> int:
+def compare_records(view: View, partition: ExpectedPartition, differences: Differences, **options: Any) -> int:
     """Records against expected.jsonl; returns how many agreed in number."""
     place = f"{view.name} {partition.name} records"
     expected = partition.records
     if expected is None:
         return 0
-    found = view.rows(partition, "records", columns=columns)
+    found = view.rows(partition, "records", **options)
     differences.check(place, "number", len(expected), len(found))
     for wanted, row in zip(expected, found, strict=False):
         for name, value in wanted.items():
@@ -286,14 +286,14 @@ def compare_offsets(view: View, partition: ExpectedPartition, differences: Diffe
             differences.check(place, name, partition.case[name], offset)
 
 
-def compare_partition(view: View, partition: ExpectedPartition, columns: list[str] | None) -> Totals:
-    """Everything that is known about one partition, seen one way; an exception is one difference."""
+def compare_partition(view: View, partition: ExpectedPartition, **options: Any) -> Totals:
+    """Everything that is known about one partition, seen one way; the options are for its records."""
     totals = Totals(partitions=1)
     differences = totals.differences
     for name in partition.altered_logs():
         differences.add(f"{view.name} {partition.name}", f"{name} is not the file that the expected files describe")
     try:
-        totals.records = compare_records(view, partition, differences, columns)
+        totals.records = compare_records(view, partition, differences, **options)
         compare_committed(view, partition, differences)
         compare_batches(view, partition, differences)
         compare_indexes(view, partition, differences)
@@ -326,7 +326,7 @@ def compare_era(era: ExpectedEra) -> Totals:
     for partition in era.partitions:
         try:
             alone = View(partition.folder, name=f"{era.name}/", damaged=era.is_damaged(partition))
-            totals.differences.merge(compare_partition(alone, partition, None).differences)
+            totals.differences.merge(compare_partition(alone, partition, neighbours=partition.is_gapless).differences)
         except Exception as error:
             totals.differences.fail(f"{era.name}/{partition.name}", error)
         totals.differences.merge(compare_single_files(era, partition))
@@ -339,13 +339,15 @@ def compare_whole(era: ExpectedEra) -> Totals:
     damaged = any(era.is_damaged(partition) for partition in era.partitions)
     try:
         view = View(era.folder, name=era.name, damaged=damaged)
-        expected = sorted((partition.topic, partition.partition) for partition in era.partitions)
-        totals.differences.check(view.name, "partitions", expected, sorted(view.partitions()))
+        expected = Counter((partition.topic, partition.partition) for partition in era.partitions)
+        found = Counter(view.partitions())
+        totals.differences.check(view.name, "partitions not found", [], sorted(expected - found))
+        totals.differences.check(view.name, "partitions found that are not expected", [], sorted(found - expected))
     except Exception as error:
         totals.differences.fail(era.name, error)
         return totals
     for partition in era.partitions:
-        totals.merge(compare_partition(view, partition, RECORD_COLUMNS))
+        totals.merge(compare_partition(view, partition, columns=RECORD_COLUMNS))
     return totals
 
 

@@ -95,6 +95,20 @@ class ExpectedPartition:
             found[name] = [line for line in _json_lines(path) if "iterationError" not in line]
         return found
 
+    @property
+    def is_gapless(self) -> bool:
+        """True where every batch begins at the offset after the one before it: such a log reads in neighbour mode too."""
+        following = None
+        for name, batches in self.batches.items():
+            if not name.endswith(".log"):
+                continue
+            following = int(name.removesuffix(".log")) if following is None else following
+            for batch in batches:
+                if batch["baseOffset"] != following or not batch["isValid"]:
+                    return False
+                following = batch["nextOffset"]
+        return True
+
     @functools.cached_property
     def index_dumps(self) -> dict[str, IndexDump]:
         """File name -> dump, of every index file and producer snapshot that was dumped."""

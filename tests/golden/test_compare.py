@@ -32,7 +32,7 @@ def differences_of(era: Path, monkeypatch: pytest.MonkeyPatch, spoil: Callable[[
     whole = expected.read_era(era)
     partition = next(partition for partition in whole.partitions if partition.topic == "open-txn")
     view = compare.View(era, name=whole.name, damaged=False)
-    return compare.compare_partition(view, partition, compare.RECORD_COLUMNS).differences.count
+    return compare.compare_partition(view, partition, columns=compare.RECORD_COLUMNS).differences.count
 
 
 @pytest.fixture

@@ -69,7 +69,16 @@ def announce_compilation() -> None:
 
 def kernel(function: Function) -> Function:
     """`function` compiled on first call; with the JIT switched off, the function itself."""
-    options: dict[str, Any] = {"nogil": True, "cache": CACHE_FOLDER is not None, "error_model": "numpy"}
+    return _compiled(function, {})
+
+
+def inline(function: Function) -> Function:
+    """A helper that only kernels call, folded into each of them."""
+    return _compiled(function, {"forceinline": True})
+
+
+def _compiled(function: Function, extra: dict[str, Any]) -> Function:
+    options: dict[str, Any] = {"nogil": True, "cache": CACHE_FOLDER is not None, "error_model": "numpy", **extra}
     if BOUNDS_CHECK:
         options["boundscheck"] = True
     others = _settings.CACHE_DIR  # Numba reads it while it decorates; kernels of other packages keep their own place
@@ -78,11 +87,6 @@ def kernel(function: Function) -> Function:
         return numba.njit(**options)(function)  # type: ignore[no-any-return]
     finally:
         _settings.CACHE_DIR = others
-
-
-def inline(function: Function) -> Function:
-    """A helper that only kernels call; the compiler is free to fold it into them."""
-    return kernel(function)
 
 
 def external_pread() -> Any:

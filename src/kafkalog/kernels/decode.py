@@ -10,6 +10,8 @@ indices. Both were measured to matter.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,13 +27,13 @@ ENTRY, IN_ARENA, START, STOP, FIRST_ROW, FIRST_OFFSET = range(6)
 PAYLOAD_FIELDS = 6
 DROPPED = -1  # as STOP: a payload that did not decompress
 
-# Rows of the bounds: what to keep.
-(START_OFFSET, STOP_OFFSET, START_TIME, STOP_TIME, RECORD_LIMIT, HEADERS_LIMIT) = range(6)
+# Rows of the bounds: what to keep, both ends included.
+(FIRST_WANTED, LAST_WANTED, FIRST_TIME, LAST_TIME, RECORD_LIMIT, HEADERS_LIMIT) = range(6)
 BOUND_COUNT = 6
 
-# Rows of the scratch table, one column per record: where in its buffer a key, value or header lies.
-KEY_START, VALUE_START, HEADERS_START, HEADERS_COUNT = range(4)
-SCRATCH_FIELDS = 4
+# What `decode` adds up over all headers, so that their buffers can be made at once.
+HEADER_TOTAL, HEADER_KEY_BYTES, HEADER_VALUE_BYTES = range(3)
+TOTAL_COUNT = 3
 
 # What `decode` may find. The order is that of REASON_OF below.
 (
@@ -65,6 +67,9 @@ LAST_INT64 = np.int64(0x7FFFFFFFFFFFFFFF)
 INNER_CODEC_MASK = batch.CODEC_MASK
 
 Offsets32 = NDArray[np.int32]
+# One array per column, a place per record: offsets, timestamps, key and value offsets (Arrow's, one more place), key and value
+# flags (1: not null), where in its buffer the key, the value and the headers lie, and the number of headers.
+Columns = tuple[Ints, Ints, Offsets32, Offsets32, Bytes, Bytes, Ints, Ints, Ints, Ints]
 Position = np.uint64
 
 
@@ -116,21 +121,22 @@ def _status_of(at: Position, stop: Position) -> Int:
 
 
 @inline
-def _skip_headers(data: Bytes, at: Position, stop: Position, count: Int) -> Position:
-    """The position after `count` headers, or above `stop` when they do not fit."""
+def _skip_headers(data: Bytes, at: Position, stop: Position, count: Int, totals: Ints) -> Position:
+    """The position after `count` headers, or above `stop` when they do not fit; their sizes are added to `totals`."""
+    key_bytes = np.int64(0)
+    value_bytes = np.int64(0)
     for _ in range(count):
-        size, at = _varint(data, at, stop)
+        size, _, at = _sized_bytes(data, at, stop)
+        if at > stop or size < 0:
+            return stop + np.uint64(1) if at <= stop else at
+        key_bytes += size
+        size, _, at = _sized_bytes(data, at, stop)
         if at > stop:
             return at
-        if size < 0 or np.uint64(size) > stop - at:
-            return stop + np.uint64(1)
-        size, at = _varint(data, at + np.uint64(size), stop)
-        if at > stop:
-            return at
-        if size > 0:
-            if np.uint64(size) > stop - at:
-                return stop + np.uint64(1)
-            at += np.uint64(size)
+        value_bytes += max(size, 0)
+    totals[HEADER_TOTAL] += count
+    totals[HEADER_KEY_BYTES] += key_bytes
+    totals[HEADER_VALUE_BYTES] += value_bytes
     return at
 
 
@@ -166,86 +172,140 @@ def _sized_bytes(data: Bytes, at: Position, stop: Position) -> tuple[Int, Positi
 
 
 @inline
-def _check_headers(data: Bytes, at: Position, stop: Position, count: Int, limit: Int) -> Int:
-    """Whether `count` headers fill data[at:stop] exactly."""
-    if count == 0:
-        return OK if at == stop else BAD_STRUCTURE
+def _check_headers(data: Bytes, at: Position, stop: Position, count: Int, limit: Int, totals: Ints) -> Int:
+    """Whether `count` headers, at least one, fill data[at:stop] exactly."""
     if count < 0 or np.uint64(count) > (stop - at) // np.uint64(2):
         return BAD_STRUCTURE
     if count > limit:
         return OVER_HEADERS_LIMIT
-    at = _skip_headers(data, at, stop, count)
+    at = _skip_headers(data, at, stop, count, totals)
     if at == stop:
         return OK
     return BAD_STRUCTURE if at < stop else _status_of(at, stop)
 
 
 @inline
+def _count_fits(fields: Ints, entry: Int, start: Int, stop: Int) -> Any:
+    """Whether the stored count is possible in so many bytes and so many offsets."""
+    count = fields[COUNT, entry]
+    offsets = fields[LAST_OFFSET, entry] - fields[BASE_OFFSET, entry] + 1
+    return 0 <= count <= (stop - start) // batch.MIN_RECORD_SIZE and count <= offsets
+
+
+@inline
 def _decode_batch(
-    data: Bytes,
-    fields: Ints,
-    entry: Int,
-    start: Int,
-    stop: Int,
-    want_payload: bool,
-    bounds: Ints,
-    row: Int,
-    offsets: Ints,
-    timestamps: Ints,
-    key_offsets: Offsets32,
-    value_offsets: Offsets32,
-    key_valid: Bytes,
-    value_valid: Bytes,
-    scratch: Ints,
+    data: Bytes, fields: Ints, entry: Int, start: Int, stop: Int, bounds: Ints, row: Int, columns: Columns, totals: Ints
 ) -> tuple[Int, Int]:
     """(status, row after the last one kept) of a v2 batch whose records lie in data[start:stop]."""
-    count = fields[COUNT, entry]
-    if count == 0:
+    (
+        offsets,
+        timestamps,
+        key_offsets,
+        value_offsets,
+        key_valid,
+        value_valid,
+        key_starts,
+        value_starts,
+        header_starts,
+        header_counts,
+    ) = columns
+    if fields[COUNT, entry] == 0:
         return OK, row
-    base_offset = fields[BASE_OFFSET, entry]
-    if count < 0 or count > (stop - start) // batch.MIN_RECORD_SIZE or count > fields[LAST_OFFSET, entry] - base_offset + 1:
+    if not _count_fits(fields, entry, start, stop):
         return BAD_COUNT, row
+    base_offset = fields[BASE_OFFSET, entry]
     base_timestamp = fields[BASE_TIMESTAMP, entry]
     append_time = fields[ATTRIBUTES, entry] & batch.LOG_APPEND_TIME != 0
+    max_timestamp = fields[MAX_TIMESTAMP, entry]
+    first_wanted, last_wanted, first_time, last_time, record_limit, headers_limit = _unpack(bounds)
     at = np.uint64(start)
     end = np.uint64(stop)
-    for _ in range(count):
+    here = np.uint64(row)
+    key_bytes = np.int64(key_offsets[row])
+    value_bytes = np.int64(value_offsets[row])
+    for _ in range(fields[COUNT, entry]):
         if at == end:
             return BAD_COUNT, row
-        status, at, record_stop, timestamp_delta, offset_delta = _record_front(data, at, end, bounds[RECORD_LIMIT])
+        status, at, record_stop, timestamp_delta, offset_delta = _record_front(data, at, end, record_limit)
         if status != OK:
             return status, row
         if offset_delta > LAST_INT64 - base_offset or base_offset + offset_delta < 0:
             return BAD_OFFSET, row
-        offset = base_offset + offset_delta
-        timestamp = fields[MAX_TIMESTAMP, entry] if append_time else base_timestamp + timestamp_delta
-        if want_payload:
-            key_size, key_start, at = _sized_bytes(data, at, record_stop)
-            if at > record_stop:
-                return _status_of(at, record_stop), row
-            value_size, value_start, at = _sized_bytes(data, at, record_stop)
-            if at > record_stop:
-                return _status_of(at, record_stop), row
-            headers_count, at = _varint(data, at, record_stop)
-            if at > record_stop:
-                return _status_of(at, record_stop), row
-            status = _check_headers(data, at, record_stop, headers_count, bounds[HEADERS_LIMIT])
+        key_size, key_start, at = _sized_bytes(data, at, record_stop)
+        if at > record_stop:
+            return _status_of(at, record_stop), row
+        value_size, value_start, at = _sized_bytes(data, at, record_stop)
+        if at > record_stop:
+            return _status_of(at, record_stop), row
+        headers_count, at = _varint(data, at, record_stop)
+        if at > record_stop:
+            return _status_of(at, record_stop), row
+        header_starts[here] = np.int64(at)
+        if headers_count != 0 or at != record_stop:
+            status = _check_headers(data, at, record_stop, headers_count, headers_limit, totals)
             if status != OK:
                 return status, row
-            scratch[KEY_START, row] = np.int64(key_start)
-            scratch[VALUE_START, row] = np.int64(value_start)
-            scratch[HEADERS_START, row] = np.int64(at)
-            scratch[HEADERS_COUNT, row] = headers_count
-            key_offsets[row + 1] = np.int64(key_offsets[row]) + max(key_size, 0)
-            value_offsets[row + 1] = np.int64(value_offsets[row]) + max(value_size, 0)
-            key_valid[row] = key_size >= 0
-            value_valid[row] = value_size >= 0
+            at = record_stop
+        header_counts[here] = headers_count
+        offsets[here] = base_offset + offset_delta
+        timestamps[here] = max_timestamp if append_time else base_timestamp + timestamp_delta
+        if first_wanted <= offsets[here] <= last_wanted and first_time <= timestamps[here] <= last_time:
+            key_starts[here] = np.int64(key_start)
+            value_starts[here] = np.int64(value_start)
+            key_valid[here] = key_size >= 0
+            value_valid[here] = value_size >= 0
+            here += np.uint64(1)
+            key_bytes += max(key_size, 0)
+            value_bytes += max(value_size, 0)
+            key_offsets[here] = key_bytes
+            value_offsets[here] = value_bytes
+    return (OK if at == end else BAD_COUNT), np.int64(here)
+
+
+@inline
+def _decode_positions(
+    data: Bytes, fields: Ints, entry: Int, start: Int, stop: Int, bounds: Ints, row: Int, columns: Columns
+) -> tuple[Int, Int]:
+    """As `_decode_batch` for offsets and timestamps alone: the rest of each record is stepped over."""
+    offsets, timestamps = columns[0], columns[1]
+    if fields[COUNT, entry] == 0:
+        return OK, row
+    if not _count_fits(fields, entry, start, stop):
+        return BAD_COUNT, row
+    base_offset = fields[BASE_OFFSET, entry]
+    base_timestamp = fields[BASE_TIMESTAMP, entry]
+    append_time = fields[ATTRIBUTES, entry] & batch.LOG_APPEND_TIME != 0
+    max_timestamp = fields[MAX_TIMESTAMP, entry]
+    first_wanted, last_wanted, first_time, last_time, record_limit, _ = _unpack(bounds)
+    at = np.uint64(start)
+    end = np.uint64(stop)
+    here = np.uint64(row)
+    for _ in range(fields[COUNT, entry]):
+        if at == end:
+            return BAD_COUNT, row
+        status, at, record_stop, timestamp_delta, offset_delta = _record_front(data, at, end, record_limit)
+        if status != OK:
+            return status, row
+        if offset_delta > LAST_INT64 - base_offset or base_offset + offset_delta < 0:
+            return BAD_OFFSET, row
         at = record_stop
-        offsets[row] = offset
-        timestamps[row] = timestamp
-        if bounds[START_OFFSET] <= offset < bounds[STOP_OFFSET] and bounds[START_TIME] <= timestamp < bounds[STOP_TIME]:
-            row += 1
-    return (OK if at == end else BAD_COUNT), row
+        offsets[here] = base_offset + offset_delta
+        timestamps[here] = max_timestamp if append_time else base_timestamp + timestamp_delta
+        if first_wanted <= offsets[here] <= last_wanted and first_time <= timestamps[here] <= last_time:
+            here += np.uint64(1)
+    return (OK if at == end else BAD_COUNT), np.int64(here)
+
+
+@inline
+def _unpack(bounds: Ints) -> tuple[Int, Int, Int, Int, Int, Int]:
+    return (
+        bounds[FIRST_WANTED],
+        bounds[LAST_WANTED],
+        bounds[FIRST_TIME],
+        bounds[LAST_TIME],
+        bounds[RECORD_LIMIT],
+        bounds[HEADERS_LIMIT],
+    )
 
 
 @kernel
@@ -266,38 +326,48 @@ def message_parts(data: Bytes, start: Int, stop: Int, magic: Int) -> tuple[Int, 
 
 
 @inline
-def _keep_message(
-    offset: Int,
-    timestamp: Int,
-    key_start: Int,
-    key_size: Int,
-    value_start: Int,
-    value_size: Int,
-    bounds: Ints,
-    row: Int,
-    offsets: Ints,
-    timestamps: Ints,
-    key_offsets: Offsets32,
-    value_offsets: Offsets32,
-    key_valid: Bytes,
-    value_valid: Bytes,
-    scratch: Ints,
-) -> Int:
-    """The next free row after this message, which is written only when it lies within the bounds."""
-    if offset < bounds[START_OFFSET] or offset >= bounds[STOP_OFFSET]:
-        return row
-    if timestamp < bounds[START_TIME] or timestamp >= bounds[STOP_TIME]:
-        return row
-    offsets[row] = offset
-    timestamps[row] = timestamp
-    scratch[KEY_START, row] = key_start
-    scratch[VALUE_START, row] = value_start
-    scratch[HEADERS_COUNT, row] = 0
-    key_offsets[row + 1] = np.int64(key_offsets[row]) + max(key_size, 0)
-    value_offsets[row + 1] = np.int64(value_offsets[row]) + max(value_size, 0)
-    key_valid[row] = key_size >= 0
-    value_valid[row] = value_size >= 0
-    return row + 1
+def _decode_messages(
+    data: Bytes, fields: Ints, payloads: Ints, first: Int, bounds: Ints, row: Int, columns: Columns
+) -> tuple[Int, Int, Int]:
+    """(status, number of the payload behind the last one taken, row after the last one kept) of the messages from `first` on.
+
+    The run ends at the first payload that is no plain v0 or v1 message. Running sums stay in registers: read back from their
+    arrays they made this loop five times slower.
+    """
+    offsets, timestamps, key_offsets, value_offsets, key_valid, value_valid, key_starts, value_starts, _, header_counts = columns
+    entries, in_arena, starts, stops = payloads[ENTRY], payloads[IN_ARENA], payloads[START], payloads[STOP]
+    first_wanted, last_wanted, first_time, last_time, _, _ = _unpack(bounds)
+    here = np.uint64(row)
+    key_bytes = np.int64(key_offsets[row])
+    value_bytes = np.int64(value_offsets[row])
+    number = np.uint64(first)
+    while number < payloads.shape[1]:
+        entry = np.uint64(entries[number])
+        magic = fields[MAGIC, entry]
+        if magic > 1 or in_arena[number]:
+            break
+        status, key_start, key_size, value_start, value_size = message_parts(data, starts[number], stops[number], magic)
+        offset = fields[BASE_OFFSET, entry]
+        if status != OK or offset < 0:
+            return (status if status != OK else BAD_OFFSET), np.int64(number), np.int64(here)
+        timestamp = fields[BASE_TIMESTAMP, entry]
+        payloads[FIRST_ROW, number] = np.int64(here)
+        payloads[FIRST_OFFSET, number] = offset
+        offsets[here] = offset
+        timestamps[here] = timestamp
+        key_starts[here] = key_start
+        value_starts[here] = value_start
+        key_valid[here] = key_size >= 0
+        value_valid[here] = value_size >= 0
+        header_counts[here] = 0
+        number += np.uint64(1)
+        if first_wanted <= offset <= last_wanted and first_time <= timestamp <= last_time:
+            here += np.uint64(1)
+            key_bytes += max(key_size, 0)
+            value_bytes += max(value_size, 0)
+            key_offsets[here] = key_bytes
+            value_offsets[here] = value_bytes
+    return OK, np.int64(number), np.int64(here)
 
 
 @inline
@@ -350,55 +420,43 @@ def _base_of_set(data: Bytes, start: Int, stop: Int, magic: Int, wrapper_offset:
 
 @inline
 def _decode_set(
-    data: Bytes,
-    fields: Ints,
-    entry: Int,
-    start: Int,
-    stop: Int,
-    bounds: Ints,
-    row: Int,
-    offsets: Ints,
-    timestamps: Ints,
-    key_offsets: Offsets32,
-    value_offsets: Offsets32,
-    key_valid: Bytes,
-    value_valid: Bytes,
-    scratch: Ints,
+    data: Bytes, fields: Ints, entry: Int, start: Int, stop: Int, bounds: Ints, row: Int, columns: Columns
 ) -> tuple[Int, Int, Int]:
     """(status, row after the last one kept, first offset) of the inner messages in data[start:stop]."""
+    offsets, timestamps, key_offsets, value_offsets, key_valid, value_valid, key_starts, value_starts, _, header_counts = columns
     magic = fields[MAGIC, entry]
     status, base, end = _base_of_set(data, start, stop, magic, fields[BASE_OFFSET, entry])
     if status != OK:
         return status, row, 0
     append_time = magic == 1 and fields[ATTRIBUTES, entry] & batch.LOG_APPEND_TIME != 0
-    first_offset = load_int64(data, start) + base
+    first_wanted, last_wanted, first_time, last_time, _, _ = _unpack(bounds)
+    here = np.uint64(row)
+    key_bytes = np.int64(key_offsets[row])
+    value_bytes = np.int64(value_offsets[row])
     at = start
     while at < end:
         size = load_int32(data, at + message.MESSAGE_SIZE_POSITION) + batch.LOG_OVERHEAD
         inner_magic = np.int64(data[at + message.MAGIC_POSITION])
-        _, key_start, key_size, value_start, value_size = message_parts(data, at, at + size, inner_magic)
         timestamp = load_int64(data, at + message.TIMESTAMP_POSITION) if inner_magic == 1 else np.int64(-1)
         if append_time and inner_magic == 1:
             timestamp = fields[BASE_TIMESTAMP, entry]
-        row = _keep_message(
-            load_int64(data, at) + base,
-            timestamp,
-            key_start,
-            key_size,
-            value_start,
-            value_size,
-            bounds,
-            row,
-            offsets,
-            timestamps,
-            key_offsets,
-            value_offsets,
-            key_valid,
-            value_valid,
-            scratch,
-        )
+        offset = load_int64(data, at) + base
+        _, key_start, key_size, value_start, value_size = message_parts(data, at, at + size, inner_magic)
+        offsets[here] = offset
+        timestamps[here] = timestamp
+        key_starts[here] = key_start
+        value_starts[here] = value_start
+        key_valid[here] = key_size >= 0
+        value_valid[here] = value_size >= 0
+        header_counts[here] = 0
         at += size
-    return OK, row, first_offset
+        if first_wanted <= offset <= last_wanted and first_time <= timestamp <= last_time:
+            here += np.uint64(1)
+            key_bytes += max(key_size, 0)
+            value_bytes += max(value_size, 0)
+            key_offsets[here] = key_bytes
+            value_offsets[here] = value_bytes
+    return OK, np.int64(here), load_int64(data, start) + base
 
 
 @kernel
@@ -411,85 +469,40 @@ def decode(
     want_payload: bool,
     bounds: Ints,
     row: Int,
-    offsets: Ints,
-    timestamps: Ints,
-    key_offsets: Offsets32,
-    value_offsets: Offsets32,
-    key_valid: Bytes,
-    value_valid: Bytes,
-    scratch: Ints,
+    columns: Columns,
+    totals: Ints,
 ) -> tuple[Int, Int, Int]:
     """(status, payload at fault or the number of payloads, rows in place) for payloads[first:].
 
-    An entry at fault leaves no rows. FIRST_ROW and FIRST_OFFSET of each decoded payload are filled in.
+    An entry at fault leaves no rows. FIRST_ROW and FIRST_OFFSET of each decoded payload are filled in, and sizes of headers are
+    added to `totals`.
     """
-    for number in range(first, payloads.shape[1]):
+    number = first
+    while number < payloads.shape[1]:
         entry = payloads[ENTRY, number]
         start = payloads[START, number]
         stop = payloads[STOP, number]
         data = arena if payloads[IN_ARENA, number] else window
-        payloads[FIRST_ROW, number] = row
-        payloads[FIRST_OFFSET, number] = fields[BASE_OFFSET, entry]
+        first_offset = fields[BASE_OFFSET, entry]
         next_row = row
-        if fields[BASE_OFFSET, entry] < 0 or fields[LAST_OFFSET, entry] < 0:
+        if fields[MAGIC, entry] < 2 and not payloads[IN_ARENA, number]:
+            status, number, row = _decode_messages(window, fields, payloads, number, bounds, row, columns)
+            if status != OK:
+                payloads[FIRST_ROW, number] = row
+                return status, number, row
+            continue
+        payloads[FIRST_ROW, number] = row
+        if first_offset < 0 or fields[LAST_OFFSET, entry] < 0:
             status = BAD_OFFSET
-        elif fields[MAGIC, entry] == 2:
-            status, next_row = _decode_batch(
-                data,
-                fields,
-                entry,
-                start,
-                stop,
-                want_payload,
-                bounds,
-                row,
-                offsets,
-                timestamps,
-                key_offsets,
-                value_offsets,
-                key_valid,
-                value_valid,
-                scratch,
-            )
-        elif payloads[IN_ARENA, number]:
-            status, next_row, first_offset = _decode_set(
-                data,
-                fields,
-                entry,
-                start,
-                stop,
-                bounds,
-                row,
-                offsets,
-                timestamps,
-                key_offsets,
-                value_offsets,
-                key_valid,
-                value_valid,
-                scratch,
-            )
-            payloads[FIRST_OFFSET, number] = first_offset
+        elif fields[MAGIC, entry] < 2:
+            status, next_row, first_offset = _decode_set(data, fields, entry, start, stop, bounds, row, columns)
+        elif want_payload:
+            status, next_row = _decode_batch(data, fields, entry, start, stop, bounds, row, columns, totals)
         else:
-            status, key_start, key_size, value_start, value_size = message_parts(data, start, stop, fields[MAGIC, entry])
-            if status == OK:
-                next_row = _keep_message(
-                    fields[BASE_OFFSET, entry],
-                    fields[BASE_TIMESTAMP, entry],
-                    key_start,
-                    key_size,
-                    value_start,
-                    value_size,
-                    bounds,
-                    row,
-                    offsets,
-                    timestamps,
-                    key_offsets,
-                    value_offsets,
-                    key_valid,
-                    value_valid,
-                    scratch,
-                )
+            status, next_row = _decode_positions(data, fields, entry, start, stop, bounds, row, columns)
         if status != OK:
             return status, number, row
+        payloads[FIRST_OFFSET, number] = first_offset
         row = next_row
-    return OK, payloads.shape[1], row
+        number += 1
+    return OK, number, row

@@ -5,13 +5,15 @@ A plain byte loop: inside Numba it is several times faster than slice assignment
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from ._jit import inline, kernel
 from .bytes import Bytes, Int, Ints, load_varint
 from .crc import crc32
-from .decode import FIRST_ROW, HEADERS_COUNT, HEADERS_START, IN_ARENA, Offsets32
+from .decode import FIRST_ROW, IN_ARENA, Offsets32
 
 
 @inline
@@ -37,44 +39,25 @@ def gather(window: Bytes, arena: Bytes, payloads: Ints, rows: Int, starts: Ints,
 
 
 @kernel
-def measure_headers(window: Bytes, arena: Bytes, payloads: Ints, rows: Int, scratch: Ints) -> tuple[Int, Int, Int]:
-    """(headers, bytes of their keys, bytes of their values) of all rows; `decode` has checked every length."""
-    total = 0
-    key_bytes = 0
-    value_bytes = 0
-    count = payloads.shape[1]
-    for number in range(count):
-        data = arena if payloads[IN_ARENA, number] else window
-        last = payloads[FIRST_ROW, number + 1] if number + 1 < count else rows
-        for row in range(payloads[FIRST_ROW, number], last):
-            at = scratch[HEADERS_START, row]
-            for _ in range(scratch[HEADERS_COUNT, row]):
-                key_size, at = load_varint(data, at, data.shape[0])
-                value_size, at = load_varint(data, at + key_size, data.shape[0])
-                at += max(value_size, 0)
-                total += 1
-                key_bytes += key_size
-                value_bytes += max(value_size, 0)
-    return total, key_bytes, value_bytes
-
-
-@kernel
 def gather_headers(
     window: Bytes,
     arena: Bytes,
     payloads: Ints,
     rows: Int,
-    scratch: Ints,
+    starts: Ints,
+    counts: Ints,
     list_offsets: Offsets32,
     key_offsets: Offsets32,
     keys: Bytes,
     value_offsets: Offsets32,
     values: Bytes,
     value_valid: Bytes,
-) -> bool:
-    """Fill the buffers of a list of (key, value); whether all keys are ASCII."""
+) -> tuple[Int, Any]:
+    """(headers, whether all keys are ASCII), with the buffers of a list of (key, value) filled."""
     header = 0
-    ascii_only = True
+    high_bits = np.uint8(0)
+    key_bytes = np.int64(0)
+    value_bytes = np.int64(0)
     list_offsets[0] = 0
     key_offsets[0] = 0
     value_offsets[0] = 0
@@ -83,24 +66,26 @@ def gather_headers(
         data = arena if payloads[IN_ARENA, number] else window
         last = payloads[FIRST_ROW, number + 1] if number + 1 < count else rows
         for row in range(payloads[FIRST_ROW, number], last):
-            at = scratch[HEADERS_START, row]
-            for _ in range(scratch[HEADERS_COUNT, row]):
-                key_size, at = load_varint(data, at, data.shape[0])
-                start = np.int64(key_offsets[header])
-                for index in range(key_size):
+            at = starts[row]
+            for _ in range(counts[row]):
+                size, at = load_varint(data, at, data.shape[0])
+                for index in range(size):
                     byte = data[at + index]
-                    keys[start + index] = byte
-                    ascii_only = ascii_only and byte < 0x80
-                key_offsets[header + 1] = start + key_size
-                value_size, at = load_varint(data, at + key_size, data.shape[0])
-                start = np.int64(value_offsets[header])
-                _copy(data, at, values, start, start + max(value_size, 0))
-                value_offsets[header + 1] = start + max(value_size, 0)
-                value_valid[header] = value_size >= 0
-                at += max(value_size, 0)
+                    keys[key_bytes + index] = byte
+                    high_bits |= byte
+                at += size
+                key_bytes += size
+                size, at = load_varint(data, at, data.shape[0])
+                value_valid[header] = size >= 0
+                size = max(size, 0)
+                _copy(data, at, values, value_bytes, value_bytes + size)
+                at += size
+                value_bytes += size
                 header += 1
+                key_offsets[header] = key_bytes
+                value_offsets[header] = value_bytes
             list_offsets[row + 1] = header
-    return ascii_only
+    return header, high_bits < 0x80
 
 
 @kernel

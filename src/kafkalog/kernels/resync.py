@@ -341,12 +341,22 @@ def _count_in_order(entries: list[FoundEntry]) -> int:
     return max(counts, default=0)
 
 
+_known_shift_tables: dict[int, Tables] = {}  # of each polynomial, by the identity of its tables: building them takes milliseconds
+
+
+def _shift_tables_of(tables: Tables) -> Tables:
+    known = _known_shift_tables.get(id(tables))
+    if known is None:
+        known = _known_shift_tables[id(tables)] = _build_shift_tables(tables)
+    return known
+
+
 class _PendingEntries:
     """The candidates of one checksum that wait for their last byte, in order of position."""
 
     def __init__(self, tables: Tables, checksum_position: int, covered_position: int) -> None:
         self._tables = tables
-        self._shift_tables = _build_shift_tables(tables)
+        self._shift_tables = _shift_tables_of(tables)
         self._checksum_position = checksum_position
         self._covered_position = covered_position
         self._checkpoints = np.zeros(WINDOW_BYTES // CHECKPOINT_BYTES + 1, dtype=np.uint32)

@@ -54,7 +54,7 @@ class _PartitionBatches:
     def run(self) -> Iterator[BatchHeaders]:
         wanted = self.options.record_range
         for segment in self.partition.segments_from(wanted.start_offset):
-            if segment.base_offset >= wanted.stop_offset:
+            if segment.base_offset > wanted.last_offset:
                 return
             try:
                 with self.partition.open_log(segment) as source:
@@ -109,7 +109,7 @@ class _PartitionBatches:
             for row in np.flatnonzero(bases < 0).tolist():
                 position, size = int(fields[scan.POSITION, row]), int(fields[scan.SIZE, row])
                 data = np.frombuffer(source.read(position, size), np.uint8)
-                window = Window(source.path, position, data, np.ascontiguousarray(fields[:, row : row + 1]))
+                window = Window(source.path, position, data, np.ascontiguousarray(fields[:, row : row + 1]), 1)
                 bases[row] = self._decoded_bases(window, bases[row : row + 1])[0]
         return bases
 
@@ -126,7 +126,7 @@ class _PartitionBatches:
         wanted = self.options.record_range
         fields = found.fields
         first = np.where(found.base_offsets < 0, fields[scan.LAST_OFFSET], found.base_offsets)
-        rows = (fields[scan.LAST_OFFSET] >= wanted.start_offset) & (first < wanted.stop_offset)
+        rows = (fields[scan.LAST_OFFSET] >= wanted.start_offset) & (first <= wanted.last_offset)
         if rows.all():
             return found
         valid = found.crc_valid[rows] if found.crc_valid is not None else None

@@ -134,7 +134,14 @@ def _partition_of_file(store: Store, path: str, entry: Entry) -> Partition:
     stored = StoredFile(path, entry.size, entry.mtime_ns, parsed.kind, parsed.base_offset, parsed.suffix)
     segments = (Segment(stored),) if parsed.kind in LOG_KINDS else ()
     return Partition(
-        store, folder, parsed_folder.topic, parsed_folder.partition, parsed_folder.state, segments=segments, files=(stored,)
+        store,
+        folder,
+        parsed_folder.topic,
+        parsed_folder.partition,
+        parsed_folder.state,
+        segments=segments,
+        files=(stored,),
+        file=path,
     )
 
 

@@ -11,44 +11,76 @@ import pyarrow as pa
 from kafkalog.errors import SegmentChanged, StorageError
 
 from .folders import find_partitions
-from .headers import end_offset
+from .headers import end_offset, replay_transactions
 from .partition import Partition
 from .reading import ReadOptions
 from .report import ReadReport
 
-ReadBatches = Callable[[Partition, ReadOptions, ReadReport], Iterator[pa.RecordBatch]]
+# Each batch with the offset behind its last record.
+ReadBatches = Callable[[Partition, ReadOptions, ReadReport], Iterator[tuple[pa.RecordBatch, int]]]
+
+# A file may vanish between listing and opening it (retention, compaction); one that stays away is an error.
+FAILED_ROUNDS = 5
 
 
 def follow_partitions(
-    partitions: Sequence[Partition], options: ReadOptions, read: ReadBatches, poll_seconds: float, stop: Callable[[], bool] | None
+    partitions: Sequence[Partition],
+    options: ReadOptions,
+    read: ReadBatches,
+    poll_seconds: float,
+    stop: Callable[[], bool] | None,
+    report: ReadReport,
 ) -> Iterator[pa.RecordBatch]:
     """What is there now, then what comes, partition by partition in each round."""
-    start = options.record_range.start_offset
-    positions = [start] * len(partitions)
+    followed = [_Followed(partition, options, read, report) for partition in partitions]
     while True:
+        stopping = stop is not None and stop()
         found = False
-        for number, partition in enumerate(partitions):
-            for batch, following in _new_batches(partition, positions[number], options, read):
+        for each in followed:
+            for batch in each.new_batches():
                 found = True
                 yield batch
-                positions[number] = following
-        if stop is not None and stop():
+        if stopping:
             return
         if not found:
             time.sleep(poll_seconds)
 
 
-def _new_batches(
-    partition: Partition, start_offset: int, options: ReadOptions, read: ReadBatches
-) -> Iterator[tuple[pa.RecordBatch, int]]:
-    """Batches from `start_offset` on, each with the offset to go on from."""
-    try:
-        current = find_partitions(partition.store, partition.folder)[0]
-        stop_offset = min(end_offset(current, options.limits), options.record_range.stop_offset)
-        if stop_offset <= start_offset:
-            return
-        record_range = replace(options.record_range, start_offset=start_offset, stop_offset=stop_offset)
-        for batch in read(current, replace(options, record_range=record_range), ReadReport()):
-            yield batch, stop_offset
-    except (SegmentChanged, StorageError):
-        return
+class _Followed:
+    """A partition and the offset up to which it has been given out."""
+
+    def __init__(self, partition: Partition, options: ReadOptions, read: ReadBatches, report: ReadReport) -> None:
+        self.partition = partition
+        self.options = options
+        self.read = read
+        self.report = report
+        self.offset = options.record_range.start_offset
+        self.failed_rounds = 0
+
+    def new_batches(self) -> Iterator[pa.RecordBatch]:
+        round_report = ReadReport()
+        try:
+            current = find_partitions(self.partition.store, self.partition.file or self.partition.folder)[0]
+            stop_offset = self._stop_offset(current)
+            if stop_offset > self.offset:
+                record_range = replace(self.options.record_range, start_offset=self.offset, stop_offset=stop_offset)
+                for batch, following in self.read(current, replace(self.options, record_range=record_range), round_report):
+                    self.offset = max(self.offset, following)
+                    yield batch
+                self.offset = stop_offset
+            self.failed_rounds = 0
+        except (SegmentChanged, StorageError):
+            self.failed_rounds += 1
+            if self.failed_rounds == FAILED_ROUNDS:
+                raise
+        finally:
+            self.report.add(round_report)
+
+    def _stop_offset(self, current: Partition) -> int:
+        """Where whole entries end now, and for read_committed the first open transaction begins."""
+        stop_offset = min(end_offset(current, self.options.limits), self.options.record_range.stop_offset)
+        if self.options.isolation == "read_committed" and stop_offset > self.offset:
+            # Read after the end was fixed: a transaction that began behind it does not matter, one that ended meanwhile is known.
+            open_offset = replay_transactions(current, self.options.limits).first_open_offset
+            stop_offset = stop_offset if open_offset is None else min(stop_offset, open_offset)
+        return stop_offset

@@ -8,6 +8,7 @@ compacted) and in agreement with its leader-epoch-checkpoint; then nothing in a 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,33 +22,51 @@ from kafkalog.kernels.bytes import Ints
 from .partition import Partition, Segment
 
 NOTHING_YET = -1
+UNKNOWN_EPOCH = -1
 MAX_INDEX_DELTA = (1 << 31) - 1
+# Entries that are asked whether the one before them can be right.
+WITNESSES = 2
 
 
 @dataclass(frozen=True)
 class OutOfPlace:
-    """An entry that does not fit its neighbours."""
+    """An entry that does not fit its neighbours, or (`entry_stays`) one that does, behind offsets that are missing."""
 
     row: int
     reason: str
     expected: str
     found: int
+    entry_stays: bool = False
+
+
+class _Place(NamedTuple):
+    """Where an entry stands; `base` is its last offset if the first is not known (`exact`)."""
+
+    base: int
+    last: int
+    epoch: int
+    start: int
+    stop: int
+    exact: bool
+    contradicts_checkpoint: bool
 
 
 class Order:
-    """The order of one partition's entries, checked as they pass in file order."""
+    """The order of one partition's entries, checked as they pass in file order. Damaged ones may be left out of what passes."""
 
     def __init__(self, partition: Partition, *, neighbours: bool) -> None:
         self.partition = partition
         self.neighbours = neighbours
         self.last_offset = NOTHING_YET
         self.epoch = NOTHING_YET
+        self.stop = 0  # the byte behind the last entry in place: whatever begins later has damage before it
         self.skipped = False
 
     def begin(self, segment: Segment, *, skipped: bool = False) -> None:
         """Entries from here on belong to `segment`; `skipped`: those at its start are left out on purpose."""
         self.segment = segment
         self.skipped = skipped
+        self.stop = 0
         if self.last_offset < segment.base_offset - 1:
             self.last_offset = segment.base_offset - 1
 
@@ -62,17 +81,18 @@ class Order:
         bases = np.where(base_offsets < 0, lasts, base_offsets)
         if self.skipped:
             self.last_offset = max(self.last_offset, int(bases[0]) - 1)
+            self.stop = int(fields[scan.POSITION, 0])
             self.skipped = False
         before = np.concatenate(([self.last_offset], lasts[:-1]))
         epochs = fields[scan.LEADER_EPOCH]
-        suspicious = (bases <= before) | (lasts < bases) | (lasts > self._highest())
+        suspicious = (bases <= before) | (lasts < bases) | (lasts > self._highest()) | (epochs < UNKNOWN_EPOCH)
         known = epochs >= 0
         suspicious |= known & (epochs < np.maximum.accumulate(np.concatenate(([self.epoch], epochs[:-1]))))
         if self.neighbours:
             suspicious |= (base_offsets >= 0) & (bases != before + 1)
-            suspicious |= self._contradict_checkpoint(bases, epochs)
+            suspicious |= self._contradict_checkpoint(fields, bases)
         if not suspicious.any():
-            self._accept(int(lasts[-1]), int(epochs.max()))
+            self._accept(int(lasts[-1]), int(epochs.max()), int(fields[scan.POSITION, -1] + fields[scan.SIZE, -1]))
             return []
         return self._check_one_by_one(fields, bases, base_offsets >= 0)
 
@@ -80,50 +100,77 @@ class Order:
         after = self.segment.next_base_offset
         return MAX_OFFSET if after is None else after - 1
 
-    def _accept(self, last_offset: int, epoch: int) -> None:
+    def _accept(self, last_offset: int, epoch: int, stop: int) -> None:
         self.last_offset = last_offset
         self.epoch = max(self.epoch, epoch)
+        self.stop = stop
 
-    def _contradict_checkpoint(self, bases: NDArray[np.int64], epochs: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _contradict_checkpoint(self, fields: Ints, bases: NDArray[np.int64]) -> NDArray[np.bool_]:
         known = self.partition.epochs
         if not known:
             return np.zeros(len(bases), np.bool_)
         at = np.searchsorted([epoch.start_offset for epoch in known], bases, side="right") - 1
         expected = np.array([epoch.epoch for epoch in known])[np.maximum(at, 0)]
-        contradicts: NDArray[np.bool_] = (epochs >= 0) & (at >= 0) & (epochs != expected)
+        contradicts: NDArray[np.bool_] = (fields[scan.MAGIC] == 2) & (at >= 0) & (fields[scan.LEADER_EPOCH] != expected)
         return contradicts
+
+    def _places(self, fields: Ints, bases: NDArray[np.int64], exact: NDArray[np.bool_]) -> list[_Place]:
+        contradicts = self._contradict_checkpoint(fields, bases) if self.neighbours else np.zeros(len(bases), np.bool_)
+        lasts, epochs, starts = fields[scan.LAST_OFFSET], fields[scan.LEADER_EPOCH], fields[scan.POSITION]
+        columns = (bases, lasts, epochs, starts, starts + fields[scan.SIZE], exact, contradicts)
+        return [_Place(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
     def _check_one_by_one(self, fields: Ints, bases: NDArray[np.int64], exact: NDArray[np.bool_]) -> list[OutOfPlace]:
         found: list[OutOfPlace] = []
-        lasts, epochs = fields[scan.LAST_OFFSET].tolist(), fields[scan.LEADER_EPOCH].tolist()
-        contradicts = (
-            self._contradict_checkpoint(bases, fields[scan.LEADER_EPOCH]).tolist() if self.neighbours else [False] * len(lasts)
-        )
-        for row, (base, last, epoch) in enumerate(zip(bases.tolist(), lasts, epochs, strict=True)):
-            following = int(bases[row + 1]) if row + 1 < len(lasts) else None
-            problem = self._place(row, base, last, epoch, following if exact[row : row + 2].all() else None)
-            if problem is None and self.neighbours and exact[row] and base != self.last_offset + 1:
-                problem = OutOfPlace(row, "gap", f"base offset {self.last_offset + 1}", base)
-            if problem is None and contradicts[row]:
-                problem = OutOfPlace(row, "epoch", f"epoch {self.partition.epoch_at(base)} of the checkpoint", epoch)
-            if problem is None:
-                self._accept(last, epoch)
-            else:
+        places = self._places(fields, bases, exact)
+        for row, here in enumerate(places):
+            following = places[row + 1 : row + 1 + WITNESSES]
+            problem = self._wrong_offsets(row, here, following) or self._wrong_epoch(row, here, following)
+            if problem is None and self.neighbours and here.exact and here.base != self.last_offset + 1:
+                problem = self._gap(row, here, following)
+            if problem is not None:
                 found.append(problem)
+            if problem is None or problem.entry_stays:
+                self._accept(here.last, here.epoch, here.stop)
         return found
 
-    def _place(self, row: int, base: int, last: int, epoch: int, following: int | None) -> OutOfPlace | None:
-        if last < base:
-            return OutOfPlace(row, "offset-range", f"a last offset of at least {base}", last)
-        if base <= self.last_offset:
-            return OutOfPlace(row, "offset-order", f"an offset above {self.last_offset}", base)
-        if last > self._highest():
-            return OutOfPlace(row, "offset-order", f"an offset below {self._highest() + 1}, where the next segment begins", last)
-        if following is not None and self.last_offset < following <= last and base != self.last_offset + 1:
-            return OutOfPlace(row, "offset-order", f"an offset below {following}, that of the next entry", last)
-        if NOTHING_YET < epoch < self.epoch:
-            return OutOfPlace(row, "epoch", f"at least {self.epoch}", epoch)
+    def _wrong_offsets(self, row: int, here: _Place, following: list[_Place]) -> OutOfPlace | None:
+        if here.last < here.base:
+            return OutOfPlace(row, "offset-range", f"a last offset of at least {here.base}", here.last)
+        if here.base <= self.last_offset:
+            return OutOfPlace(row, "offset-order", f"an offset above {self.last_offset}", here.base)
+        if here.last > self._highest():
+            return OutOfPlace(
+                row, "offset-order", f"an offset below {self._highest() + 1}, where the next segment begins", here.last
+            )
+        chained = here.exact and here.base == self.last_offset + 1
+        if following and not chained and all(self.last_offset < later.base <= here.last for later in following):
+            return OutOfPlace(row, "offset-order", f"an offset below {following[0].base}, that of the next entry", here.last)
         return None
+
+    def _wrong_epoch(self, row: int, here: _Place, following: list[_Place]) -> OutOfPlace | None:
+        if here.contradicts_checkpoint:
+            return OutOfPlace(row, "epoch", f"epoch {self.partition.epoch_at(here.base)} of the checkpoint", here.epoch)
+        if here.epoch < UNKNOWN_EPOCH:
+            return OutOfPlace(row, "epoch", "at least 0, or -1", here.epoch)
+        if UNKNOWN_EPOCH < here.epoch < self.epoch:
+            return OutOfPlace(row, "epoch", f"at least {self.epoch}", here.epoch)
+        if following and all(max(self.epoch, 0) <= later.epoch < here.epoch for later in following):
+            return OutOfPlace(row, "epoch", f"at most {following[0].epoch}, that of the next entry", here.epoch)
+        return None
+
+    def _gap(self, row: int, here: _Place, following: list[_Place]) -> OutOfPlace | None:
+        """Offsets are missing before this entry: it has a wrong offset itself, or others were lost. What follows tells."""
+        behind_damage = here.start != self.stop
+        if following and following[0].start == here.stop and following[0].exact:
+            fits = following[0].base == here.last + 1
+        elif here.stop == self.segment.log.size and self.segment.next_base_offset is not None:
+            fits = here.last + 1 == self.segment.next_base_offset
+        else:
+            fits = behind_damage
+        if behind_damage and fits:
+            return None
+        return OutOfPlace(row, "gap", f"base offset {self.last_offset + 1}", here.base, entry_stays=fits)
 
     def missing_at_end(self) -> tuple[int, int] | None:
         """The offsets that `neighbours` misses between the last entry of this segment and the next one."""
@@ -139,7 +186,7 @@ def order_error(file: str, fields: Ints, problem: OutOfPlace) -> CorruptBatch:
         problem.reason,
         file=file,
         position=int(row[scan.POSITION]),
-        length=int(row[scan.SIZE]),
+        length=0 if problem.entry_stays else int(row[scan.SIZE]),
         base_offset=int(row[scan.BASE_OFFSET]),
         last_offset=int(row[scan.LAST_OFFSET]),
         expected=problem.expected,

@@ -62,6 +62,7 @@ class Partition:
     files: tuple[StoredFile, ...] = field(default=(), repr=False)
     problems: tuple[str, ...] = ()
     log_start_offset: int | None = None
+    file: str | None = None  # the path of a partition that is a single file
 
     @property
     def size(self) -> int:

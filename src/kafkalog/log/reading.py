@@ -25,7 +25,7 @@ from kafkalog.segment.columns import RecordColumns
 from kafkalog.segment.decode import DecodedWindow, EntryProblem, RecordDecoder, RecordRange
 from kafkalog.segment.salvage import SalvageWalk
 from kafkalog.segment.seek import seek_position
-from kafkalog.segment.windows import SegmentWalk, Window, WindowBuffers
+from kafkalog.segment.windows import SegmentWalk, Window, WindowBuffers, rows_of
 from kafkalog.storage.store import ByteSource
 
 from .headers import replay_transactions
@@ -123,7 +123,7 @@ class _PartitionRead:
 
     def _scan(self) -> Iterator[_Scanned]:
         for segment in self.partition.segments_from(self.range.start_offset):
-            if segment.base_offset >= self.range.stop_offset:
+            if segment.base_offset > self.range.last_offset:
                 return
             try:
                 with self.partition.open_log(segment) as source:
@@ -163,7 +163,7 @@ class _PartitionRead:
 
     def _is_beyond(self, window: Window) -> bool:
         """Whether the offsets that were asked for end before this window does."""
-        return int(window.fields[scan.BASE_OFFSET, -1]) >= self.range.stop_offset
+        return int(window.fields[scan.BASE_OFFSET, -1]) > self.range.last_offset
 
     # -- decoding (on worker threads) ----------------------------------------------------------------------------------------
 
@@ -171,15 +171,19 @@ class _PartitionRead:
         if scanned.window is None:
             return None
         entries = scanned.entries if scanned.entries is not None else np.arange(scanned.window.count)
-        entries = entries[self._in_range(scanned.window.fields[:, entries])]
-        return self.decoder.decode(scanned.window, entries, self._wanted(scanned.window.fields[:, entries]))
+        fields = rows_of(scanned.window.fields, entries)
+        in_range = self._in_range(fields)
+        if not in_range.all():
+            entries, fields = entries[in_range], fields[:, in_range]
+        wanted = self._wanted(fields)
+        return self.decoder.decode(scanned.window, entries, None if wanted.all() else wanted)
 
     def _in_range(self, fields: Ints) -> NDArray[np.bool_]:
         """Entries that may hold records within the range; the others are not even checked."""
         exact = header_bases(fields)
         backwards = fields[scan.LAST_OFFSET] < fields[scan.BASE_OFFSET]
         chosen: NDArray[np.bool_] = (fields[scan.LAST_OFFSET] >= self.range.start_offset) | backwards
-        chosen &= exact < self.range.stop_offset
+        chosen &= exact <= self.range.last_offset
         # A v1 wrapper's timestamp may be stale (0.10.0 brokers), so only v2 headers and single messages rule a time out.
         latest_known = (fields[scan.MAGIC] == 2) | ((fields[scan.MAGIC] == 1) & (exact >= 0))
         chosen &= ~latest_known | (fields[scan.MAX_TIMESTAMP] >= self.range.start_time_ms)
@@ -224,13 +228,18 @@ class _PartitionRead:
         damaged = [problem.entry for problem in decoded.problems]
         if damaged:
             rows = rows[rows < damaged[0]] if self.strict else np.setdiff1d(rows, damaged)
-        fields = window.fields if len(rows) == window.count else np.ascontiguousarray(window.fields[:, rows])
+        fields = rows_of(window.fields, rows)
         bases = header_bases(fields)
         for group in decoded.groups:
-            bases[np.searchsorted(rows, group.entries)] = group.first_offsets
+            if (bases < 0).any():
+                intact = np.isin(group.entries, rows)
+                bases[np.searchsorted(rows, group.entries[intact])] = group.first_offsets[intact]
         found = self.order.check(fields, bases)
         self._note_overflow(scanned.segment, fields)
-        return [EntryProblem(int(rows[problem.row]), order_error(window.file, fields, problem)) for problem in found]
+        return [
+            EntryProblem(int(rows[problem.row]), order_error(window.file, fields, problem), problem.entry_stays)
+            for problem in found
+        ]
 
     def _note_overflow(self, segment: Segment, fields: Ints) -> None:
         """Offsets beyond what an index can hold relative to the segment's base (KAFKA-6264): readable, but worth a word."""
@@ -238,7 +247,7 @@ class _PartitionRead:
             self.report.note("segment-overflow", int((fields[scan.LAST_OFFSET] - segment.base_offset > MAX_INDEX_DELTA).sum()))
 
     def _slices(self, decoded: DecodedWindow, problems: list[EntryProblem]) -> Iterator[RecordSlice]:
-        bad = [problem.entry for problem in problems]
+        bad = [problem.entry for problem in problems if self.strict or not problem.entry_stays]
         for group in decoded.groups:
             kept = np.ones(len(group.entries), np.bool_)
             if bad:
@@ -312,15 +321,18 @@ class SegmentPlacement:
     """The order of one segment, for the salvage walk: it has to know what may follow before it searches."""
 
     def __init__(self, partition: Partition, segment: Segment, options: ReadOptions, *, skipped: bool) -> None:
-        self.order = Order(partition, neighbours=False)
+        self.order = Order(partition, neighbours=options.neighbours)
         self.order.begin(segment, skipped=skipped)
         self.options = options
 
     def misplaced(self, fields: Ints, file: str) -> list[tuple[int, SegmentError]]:
         if self.options.allow_disorder:
             return []
-        found = self.order.check(fields, header_bases(fields))
-        return [(problem.row, order_error(file, fields, problem)) for problem in found]
+        bases = header_bases(fields)
+        found = [problem for problem in self.order.check(fields, bases) if not problem.entry_stays]
+        # Where a compressed v0/v1 set begins shows only when it is decoded; then its place is judged, unless it is hopeless.
+        certain = [problem for problem in found if bases[problem.row] >= 0 or problem.found > self.bounds().maximum_offset]
+        return [(problem.row, order_error(file, fields, problem)) for problem in certain]
 
     def bounds(self) -> ResyncBounds:
         after = self.order.segment.next_base_offset

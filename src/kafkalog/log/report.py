@@ -70,6 +70,17 @@ class ReadReport:
         if count:
             self.notes[code] = self.notes.get(code, 0) + count
 
+    def add(self, later: ReadReport) -> None:
+        """Count a later read of the same files in; its tails take the place of these."""
+        self.kept_records += later.kept_records
+        self.kept_batches += later.kept_batches
+        self.kept_bytes += later.kept_bytes
+        self.dropped += later.dropped
+        self.tails = later.tails
+        self.unread += later.unread
+        for code, count in later.notes.items():
+            self.note(code, count)
+
     def as_dict(self) -> dict[str, Any]:
         """The report as plain values, for JSON."""
         return {

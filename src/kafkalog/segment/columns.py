@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -14,15 +15,17 @@ from kafkalog.format.text import decode_utf8
 from kafkalog.kernels import decode as kernel
 from kafkalog.kernels import scan
 from kafkalog.kernels.bytes import Bytes, Ints
-from kafkalog.kernels.gather import gather, gather_headers, measure_headers
+from kafkalog.kernels.gather import gather, gather_headers
 
 from .constant import Constants
-from .windows import Window
+from .windows import Window, rows_of
 
 # Spark and pandas hold timestamps in microseconds; beyond this many milliseconds they cannot, and the typed column is null.
 MAX_TIMESTAMP_MS = 9_223_372_036_854_775
 HEADERS_TYPE = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 RAW_HEADERS_TYPE = pa.list_(pa.struct([pa.field("key", pa.binary()), pa.field("value", pa.binary())]))
+ARENA_BYTES = 8 << 20
+SCRATCH_ROWS = 1 << 16
 TIMESTAMP_TYPE = pa.timestamp("ms", tz="UTC")
 
 
@@ -33,10 +36,32 @@ def allocate(count: int, dtype: Any) -> tuple[pa.Buffer, NDArray[Any]]:
     return buffer, np.frombuffer(buffer, dtype, count) if size else np.empty(0, dtype)
 
 
-def validity(valid: NDArray[np.uint8]) -> tuple[pa.Buffer | None, int]:
+def validity(valid: NDArray[Any]) -> tuple[pa.Buffer | None, int]:
     """(bitmap, number of nulls) of flags that are 1 where a value is there; no bitmap when none is null."""
     nulls = len(valid) - int(np.count_nonzero(valid))
     return (pa.py_buffer(np.packbits(valid, bitorder="little")) if nulls else None), nulls
+
+
+class DecodeScratch(threading.local):
+    """Memory that one thread uses again for every window: decompressed payloads, and columns that do not leave."""
+
+    def __init__(self) -> None:
+        self.arena: Bytes = np.empty(ARENA_BYTES, np.uint8)
+        self.totals: Ints = np.zeros(kernel.TOTAL_COUNT, np.int64)
+        self._allocate(SCRATCH_ROWS)
+
+    def _allocate(self, rows: int) -> None:
+        self.key_valid, self.value_valid = np.empty(rows, np.uint8), np.empty(rows, np.uint8)
+        self.key_starts, self.value_starts = np.empty(rows, np.int64), np.empty(rows, np.int64)
+        self.header_starts, self.header_counts = np.empty(rows, np.int64), np.empty(rows, np.int64)
+
+    def make_room(self, rows: int) -> None:
+        if len(self.key_valid) < rows:
+            self._allocate(rows)
+
+    @property
+    def columns(self) -> tuple[Bytes, Bytes, Ints, Ints, Ints, Ints]:
+        return self.key_valid, self.value_valid, self.key_starts, self.value_starts, self.header_starts, self.header_counts
 
 
 class RecordColumns:
@@ -45,59 +70,67 @@ class RecordColumns:
     Everything that points into the window or the arena is copied by `gather`; both can be used again while the columns live on.
     """
 
-    def __init__(self, window: Window, payloads: Ints, arena: Bytes, scratch: Ints, capacity: int) -> None:
+    def __init__(self, window: Window, payloads: Ints, scratch: DecodeScratch, capacity: int) -> None:
         self.window = window
         self.payloads = payloads
-        self.arena = arena
         self.scratch = scratch
         self.rows = 0
         self.offset_buffer, self.offsets = allocate(capacity, np.int64)
         self.timestamp_buffer, self.timestamps = allocate(capacity, np.int64)
         self.key_offset_buffer, self.key_offsets = allocate(capacity + 1, np.int32)
         self.value_offset_buffer, self.value_offsets = allocate(capacity + 1, np.int32)
-        self.key_valid: Bytes = np.empty(capacity, np.uint8)
-        self.value_valid: Bytes = np.empty(capacity, np.uint8)
         self.key_offsets[0] = 0
         self.value_offsets[0] = 0
+        scratch.make_room(capacity)
+        scratch.totals[:] = 0
         self._arrays: dict[str, pa.Array] = {}
+
+    def kernel_columns(self) -> kernel.Columns:
+        """The columns as `kernels.decode` takes them."""
+        return (self.offsets, self.timestamps, self.key_offsets, self.value_offsets, *self.scratch.columns)
 
     def gather(self, columns: frozenset[str]) -> None:
         """Copy what leaves, for the columns that were asked for, and let go of everything else."""
+        scratch = self.scratch
         if "key" in columns:
-            self._arrays["key"] = self._gather_bytes(kernel.KEY_START, self.key_offset_buffer, self.key_offsets, self.key_valid)
+            self._arrays["key"] = self._gather_bytes(
+                scratch.key_starts, self.key_offset_buffer, self.key_offsets, scratch.key_valid
+            )
         if "value" in columns:
             self._arrays["value"] = self._gather_bytes(
-                kernel.VALUE_START, self.value_offset_buffer, self.value_offsets, self.value_valid
+                scratch.value_starts, self.value_offset_buffer, self.value_offsets, scratch.value_valid
             )
         if "headers" in columns or "headers_raw" in columns:
             self._gather_headers(columns)
         self.entries = self.payloads[kernel.ENTRY]
         self.first_rows = self.payloads[kernel.FIRST_ROW]
         self.first_offsets = self.payloads[kernel.FIRST_OFFSET]
-        self.row_counts = np.diff(np.append(self.first_rows, self.rows))
-        self.entry_fields = self.window.fields[:, self.entries]
-        del self.arena, self.scratch, self.key_valid, self.value_valid, self.key_offsets, self.value_offsets
+        self.row_counts = np.append(self.first_rows[1:], self.rows) - self.first_rows
+        self.entry_fields = rows_of(self.window.fields, self.entries)
+        del self.scratch, self.key_offsets, self.value_offsets
 
-    def _gather_bytes(self, starts: int, offset_buffer: pa.Buffer, offsets: NDArray[np.int32], valid: Bytes) -> pa.Array:
+    def _gather_bytes(self, starts: Ints, offset_buffer: pa.Buffer, offsets: NDArray[np.int32], valid: Bytes) -> pa.Array:
         buffer, target = allocate(int(offsets[self.rows]), np.uint8)
-        gather(self.window.data, self.arena, self.payloads, self.rows, self.scratch[starts], offsets, target)
+        gather(self.window.data, self.scratch.arena, self.payloads, self.rows, starts, offsets, target)
         bitmap, nulls = validity(valid[: self.rows])
         return pa.Array.from_buffers(pa.binary(), self.rows, [bitmap, offset_buffer, buffer], nulls)
 
     def _gather_headers(self, columns: frozenset[str]) -> None:
-        count, key_bytes, value_bytes = measure_headers(self.window.data, self.arena, self.payloads, self.rows, self.scratch)
+        scratch = self.scratch
+        count, key_bytes, value_bytes = scratch.totals.tolist()  # of all records read, so at least of those within the range
         list_buffer, list_offsets = allocate(self.rows + 1, np.int32)
         key_offset_buffer, key_offsets = allocate(count + 1, np.int32)
         value_offset_buffer, value_offsets = allocate(count + 1, np.int32)
         key_buffer, keys = allocate(key_bytes, np.uint8)
         value_buffer, values = allocate(value_bytes, np.uint8)
         value_valid = np.empty(count, np.uint8)
-        ascii_only = gather_headers(
+        count, ascii_only = gather_headers(
             self.window.data,
-            self.arena,
+            scratch.arena,
             self.payloads,
             self.rows,
-            self.scratch,
+            scratch.header_starts,
+            scratch.header_counts,
             list_offsets,
             key_offsets,
             keys,
@@ -105,13 +138,16 @@ class RecordColumns:
             values,
             value_valid,
         )
-        bitmap, nulls = validity(value_valid)
+        bitmap, nulls = validity(value_valid[:count])
         value = pa.Array.from_buffers(pa.binary(), count, [bitmap, value_offset_buffer, value_buffer], nulls)
-        raw_key = pa.Array.from_buffers(pa.binary(), count, [None, key_offset_buffer, key_buffer], 0)
-        present, absent = validity((self.scratch[kernel.HEADERS_COUNT, : self.rows] > 0).astype(np.uint8))
+        key_buffers = [None, key_offset_buffer, key_buffer]
+        present, absent = validity(scratch.header_counts[: self.rows] > 0)
         for name, kind in (("headers", HEADERS_TYPE), ("headers_raw", RAW_HEADERS_TYPE)):
             if name in columns:
-                key = raw_key if name == "headers_raw" else header_text(raw_key, ascii_only)
+                as_text = name == "headers" and ascii_only
+                key = pa.Array.from_buffers(pa.string() if as_text else pa.binary(), count, key_buffers, 0)
+                if name == "headers" and not ascii_only:
+                    key = header_text(key)
                 pairs = pa.StructArray.from_arrays([key, value], fields=list(kind.value_type))
                 self._arrays[name] = pa.Array.from_buffers(kind, self.rows, [present, list_buffer], absent, children=[pairs])
 
@@ -190,8 +226,6 @@ def timestamp_types(fields: Ints) -> NDArray[np.int32]:
     return np.where(fields[scan.MAGIC] == 0, batch.NO_TIMESTAMP, types).astype(np.int32)
 
 
-def header_text(keys: pa.Array, ascii_only: bool) -> pa.Array:
+def header_text(keys: pa.Array) -> pa.Array:
     """Header keys as text; bytes that are not UTF-8 become U+FFFD, as in a Java client."""
-    if ascii_only:
-        return keys.cast(pa.string(), safe=False)
     return pa.array([decode_utf8(key.as_py()) for key in keys], pa.string())

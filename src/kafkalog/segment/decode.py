@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,10 +19,9 @@ from kafkalog.kernels import scan
 from kafkalog.kernels.bytes import Bytes, Ints
 from kafkalog.kernels.gather import check_messages
 
-from .columns import RecordColumns
-from .windows import Window, has_zero_sector
+from .columns import DecodeScratch, RecordColumns
+from .windows import Window, has_zero_sector, rows_of
 
-ARENA_BYTES = 16 << 20
 MIN_INNER_ENTRY = batch.LOG_OVERHEAD + message.OVERHEAD_V0
 LOWEST = -(1 << 63)
 HIGHEST = (1 << 63) - 1
@@ -33,20 +31,29 @@ LIMIT_STATUSES = (kernel.OVER_RECORD_LIMIT, kernel.OVER_HEADERS_LIMIT)
 
 @dataclass(frozen=True)
 class RecordRange:
-    """Half-open ranges of offsets and of timestamps in milliseconds."""
+    """Half-open ranges of offsets and of timestamps in milliseconds; HIGHEST as a stop is no bound, so it is within too."""
 
     start_offset: int = LOWEST
     stop_offset: int = HIGHEST
     start_time_ms: int = LOWEST
     stop_time_ms: int = HIGHEST
 
+    @property
+    def last_offset(self) -> int:
+        """The highest offset within the range."""
+        return self.stop_offset if self.stop_offset == HIGHEST else self.stop_offset - 1
+
+    @property
+    def last_time_ms(self) -> int:
+        return self.stop_time_ms if self.stop_time_ms == HIGHEST else self.stop_time_ms - 1
+
     def array(self, limits: Limits) -> Ints:
         return np.array(
             [
                 self.start_offset,
-                self.stop_offset,
+                self.last_offset,
                 self.start_time_ms,
-                self.stop_time_ms,
+                self.last_time_ms,
                 limits.record_bytes,
                 limits.headers_per_record,
             ],
@@ -56,10 +63,11 @@ class RecordRange:
 
 @dataclass
 class EntryProblem:
-    """What is wrong with one entry of a window."""
+    """What is wrong with one entry of a window, or (`entry_stays`) right before one that is itself in order."""
 
     entry: int
     error: SegmentError
+    entry_stays: bool = False
 
 
 @dataclass
@@ -69,19 +77,6 @@ class DecodedWindow:
     window: Window
     groups: list[RecordColumns] = field(default_factory=list)
     problems: list[EntryProblem] = field(default_factory=list)
-
-
-class _Scratch(threading.local):
-    """Memory that one thread uses again for every window."""
-
-    def __init__(self) -> None:
-        self.arena: Bytes = np.empty(ARENA_BYTES, np.uint8)
-        self.table: Ints = np.empty((kernel.SCRATCH_FIELDS, 1 << 16), np.int64)
-
-    def rows(self, count: int) -> Ints:
-        if self.table.shape[1] < count:
-            self.table = np.empty((kernel.SCRATCH_FIELDS, count), np.int64)
-        return self.table
 
 
 class RecordDecoder:
@@ -96,51 +91,54 @@ class RecordDecoder:
         self.want_payload = bool(columns & PAYLOAD_COLUMNS)
         self.check_crcs = check_crcs
         self.stop_at_problem = stop_at_problem
-        self.scratch = _Scratch()
+        self.scratch = DecodeScratch()
 
     def decode(self, window: Window, entries: NDArray[np.int64], wanted: NDArray[np.bool_] | None = None) -> DecodedWindow:
         """The records within the range of those `entries` (ascending rows of the window) that are `wanted`; all are checked."""
         decoded = DecodedWindow(window)
         chosen = entries if wanted is None else entries[wanted]
         if self.check_crcs:
-            chosen = np.intersect1d(chosen, self._intact(window, entries, decoded), assume_unique=True)
+            bad = entries[~crc_matches(window, entries)]
+            if len(bad):
+                chosen = self._without(bad, chosen, decoded)
         _Work(self, window, decoded, chosen).run()
         decoded.problems.sort(key=lambda problem: problem.entry)
         return decoded
 
-    def _intact(self, window: Window, entries: NDArray[np.int64], decoded: DecodedWindow) -> NDArray[np.int64]:
-        bad = entries[~crc_matches(window, entries)]
-        if not len(bad):
-            return entries
+    def _without(self, bad: NDArray[np.int64], chosen: NDArray[np.int64], decoded: DecodedWindow) -> NDArray[np.int64]:
+        """What is left to decode when the checksums of `bad` do not fit."""
         for entry in bad[:1] if self.stop_at_problem else bad:
-            decoded.problems.append(EntryProblem(int(entry), crc_error(window, int(entry))))
-        return entries[entries < bad[0]] if self.stop_at_problem else np.setdiff1d(entries, bad, assume_unique=True)
+            decoded.problems.append(EntryProblem(int(entry), crc_error(decoded.window, int(entry))))
+        return chosen[chosen < bad[0]] if self.stop_at_problem else np.setdiff1d(chosen, bad, assume_unique=True)
 
 
 def crc_matches(window: Window, entries: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Whether the stored checksum of each entry fits its bytes."""
-    fields = window.fields[:, entries]
+    fields = rows_of(window.fields, entries)
     starts = fields[scan.POSITION] - window.position
     stops = starts + fields[scan.SIZE]
-    matches = np.ones(len(entries), np.bool_)
     legacy = fields[scan.MAGIC] < 2
-    if legacy.any():
-        valid = np.empty(int(legacy.sum()), np.bool_)
-        check_messages(window.data, starts[legacy] + message.CRC_START, stops[legacy], fields[scan.CRC][legacy], valid)
-        matches[legacy] = valid
-    if not legacy.all():
-        view = window.data.data
-        rows = np.flatnonzero(~legacy)
-        stored = zip(
-            rows.tolist(),
-            (starts[rows] + batch.CRC_START).tolist(),
-            stops[rows].tolist(),
-            fields[scan.CRC][rows].tolist(),
-            strict=True,
-        )
-        for row, start, stop, crc in stored:
-            if crc32c(view[start:stop]) != crc:
-                matches[row] = False
+    if legacy.all():
+        return _messages_match(window, starts, stops, fields[scan.CRC])
+    if not legacy.any():
+        return _batches_match(window, starts, stops, fields[scan.CRC])
+    matches = np.empty(len(entries), np.bool_)
+    matches[legacy] = _messages_match(window, starts[legacy], stops[legacy], fields[scan.CRC, legacy])
+    matches[~legacy] = _batches_match(window, starts[~legacy], stops[~legacy], fields[scan.CRC, ~legacy])
+    return matches
+
+
+def _messages_match(window: Window, starts: Ints, stops: Ints, crcs: Ints) -> NDArray[np.bool_]:
+    matches = np.empty(len(starts), np.bool_)
+    check_messages(window.data, starts + message.CRC_START, stops, crcs, matches)
+    return matches
+
+
+def _batches_match(window: Window, starts: Ints, stops: Ints, crcs: Ints) -> NDArray[np.bool_]:
+    view = window.data.data
+    bounds = zip((starts + batch.CRC_START).tolist(), stops.tolist(), strict=True)
+    computed = [crc32c(view[start:stop]) for start, stop in bounds]
+    matches: NDArray[np.bool_] = np.array(computed, np.int64) == crcs
     return matches
 
 
@@ -189,8 +187,8 @@ class _Work:
 
     def _lay_out(self, entries: NDArray[np.int64]) -> Ints:
         """The payload table of these entries, as if none were compressed."""
-        fields = self.window.fields[:, entries]
-        payloads = np.zeros((kernel.PAYLOAD_FIELDS, len(entries)), np.int64)
+        fields = rows_of(self.window.fields, entries)
+        payloads = np.empty((kernel.PAYLOAD_FIELDS, len(entries)), np.int64)
         payloads[kernel.ENTRY] = entries
         payloads[kernel.START] = fields[scan.POSITION] - self.window.position
         payloads[kernel.STOP] = payloads[kernel.START] + fields[scan.SIZE]
@@ -224,11 +222,16 @@ class _Work:
         if magic < 2:
             start, stop = self._wrapped(entry, start, stop, magic)
         payload = self.window.data.data[start:stop]
+        limit = self.decoder.limits.decompressed_bytes
         while True:
+            room = self.decoder.scratch.arena.data[self.used : self.used + limit]
             try:
-                return self.used + codecs.decompress(codec, payload, self.decoder.scratch.arena.data[self.used :], magic=magic)
+                return self.used + codecs.decompress(codec, payload, room, magic=magic)
             except OutputFull:
-                self._make_room(number, entry)
+                if len(room) == limit:
+                    place = entry_place(self.window, entry)
+                    raise LimitExceeded("decompressed-limit", **place, expected=f"at most {limit} bytes") from None
+                self._make_room(number)
             except CodecError as error:
                 raise CorruptBatch(error.reason, **entry_place(self.window, entry), detail=str(error)) from error
 
@@ -239,21 +242,19 @@ class _Work:
             raise CorruptBatch("record-structure", **entry_place(self.window, entry), detail="a wrapper message without a value")
         return value_start, value_start + value_size
 
-    def _make_room(self, number: int, entry: int) -> None:
+    def _make_room(self, number: int) -> None:
         """An empty arena, or a larger one if it is empty already."""
         if self.used:
             self._flush(number)
             return
-        size = len(self.decoder.scratch.arena)
-        limit = self.decoder.limits.decompressed_bytes
-        if size >= limit:
-            raise LimitExceeded("decompressed-limit", **entry_place(self.window, entry), expected=f"at most {limit} bytes")
-        self.decoder.scratch.arena = np.empty(min(4 * size, limit), np.uint8)
+        size = min(4 * len(self.decoder.scratch.arena), self.decoder.limits.decompressed_bytes)
+        self.decoder.scratch.arena = np.empty(size, np.uint8)
 
     def _flush(self, stop: int) -> None:
         """Decode the payloads up to number `stop` into a group of columns."""
         payloads = self.payloads[:, self.group_start : stop]
-        payloads = np.ascontiguousarray(payloads[:, payloads[kernel.STOP] != kernel.DROPPED])
+        intact = payloads[kernel.STOP] != kernel.DROPPED
+        payloads = np.ascontiguousarray(payloads if intact.all() else payloads[:, intact])
         self.group_start = stop
         self.used = 0
         if not payloads.shape[1]:
@@ -261,7 +262,7 @@ class _Work:
         capacity = self._row_capacity(payloads)
         scratch = self.decoder.scratch
         try:
-            group = RecordColumns(self.window, payloads, scratch.arena, scratch.rows(capacity), capacity)
+            group = RecordColumns(self.window, payloads, scratch, capacity)
         except (MemoryError, pa.ArrowMemoryError) as error:
             raise LimitExceeded("memory-limit", **entry_place(self.window, int(payloads[kernel.ENTRY, 0]))) from error
         self._decode(group)
@@ -273,8 +274,9 @@ class _Work:
         """Rows that these payloads can give at most; a stored count is believed only as far as the bytes allow."""
         sizes = payloads[kernel.STOP] - payloads[kernel.START]
         entries = payloads[kernel.ENTRY]
-        capacity = np.clip(self.window.fields[scan.COUNT, entries], 0, sizes // batch.MIN_RECORD_SIZE)
-        legacy = self.window.fields[scan.MAGIC, entries] < 2
+        fields = rows_of(self.window.fields, entries)
+        capacity = np.clip(fields[scan.COUNT], 0, sizes // batch.MIN_RECORD_SIZE)
+        legacy = fields[scan.MAGIC] < 2
         capacity[legacy] = np.where(payloads[kernel.IN_ARENA, legacy] == 1, sizes[legacy] // MIN_INNER_ENTRY, 1)
         return int(capacity.sum()) + 1  # a record outside the range is written to the row behind the last one kept
 
@@ -283,20 +285,15 @@ class _Work:
         while True:
             status, first, group.rows = kernel.decode(
                 self.window.data,
-                group.arena,
-                self.window.fields,
+                group.scratch.arena,
+                self.window.table,
                 group.payloads,
                 first,
                 self.decoder.want_payload,
                 self.decoder.bounds,
                 group.rows,
-                group.offsets,
-                group.timestamps,
-                group.key_offsets,
-                group.value_offsets,
-                group.key_valid,
-                group.value_valid,
-                group.scratch,
+                group.kernel_columns(),
+                group.scratch.totals,
             )
             if status == kernel.OK:
                 return

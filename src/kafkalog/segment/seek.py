@@ -47,5 +47,5 @@ def _begins_at_or_before(source: ByteSource, position: int, base_offset: int, of
     if status != scan.END or count != 1:
         return False
     first = int(fields[scan.BASE_OFFSET, 0])
-    window = Window(source.path, position, data, fields)
+    window = Window(source.path, position, data, fields, count)
     return base_offset <= first <= offset and bool(crc_matches(window, np.arange(1)).all())

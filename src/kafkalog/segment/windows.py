@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kafkalog.errors import CorruptBatch, LimitExceeded, Limits, SegmentError, StorageError, TornTail
 from kafkalog.format.batch import LOG_OVERHEAD, MAGIC_POSITION
@@ -15,10 +16,15 @@ from kafkalog.kernels.bytes import Bytes, Ints
 from kafkalog.storage.store import ByteSource
 
 WINDOW_BYTES = 4 << 20
-TABLE_ENTRIES = 1 << 15
+TABLE_ENTRIES = (1 << 15) - 24  # no power of two: columns 256 KiB apart would all fall into the same few cache lines
 HEADER_CHUNK = 4096
 SECTOR = 512
 ZERO_CHUNK = 1 << 20
+
+
+def rows_of(fields: Ints, entries: NDArray[np.int64]) -> Ints:
+    """The columns of these entries (ascending); without a copy when they are all of them."""
+    return fields if len(entries) == fields.shape[1] else fields[:, entries]
 
 
 @dataclass
@@ -28,11 +34,12 @@ class Window:
     file: str
     position: int
     data: Bytes
-    fields: Ints
+    table: Ints  # may have room for more entries than `count`
+    count: int
 
     @property
-    def count(self) -> int:
-        return int(self.fields.shape[1])
+    def fields(self) -> Ints:
+        return self.table[:, : self.count]
 
 
 @dataclass
@@ -48,10 +55,9 @@ class WindowBuffers:
         return np.empty(self.window_bytes, np.uint8), np.empty((scan.FIELD_COUNT, TABLE_ENTRIES), np.int64)
 
     def give_back(self, window: Window) -> None:
-        fields = window.fields.base
         data = window.data.base if window.data.base is not None else window.data
-        if data.size == self.window_bytes and fields is not None:
-            self.free.append((data, fields))
+        if data.size == self.window_bytes:
+            self.free.append((data, window.table))
 
 
 class SegmentWalk:
@@ -93,7 +99,7 @@ class SegmentWalk:
             if size > self.stop - position:
                 break
         self.position = position + at
-        return Window(self.source.path, position, data[:at], fields[:, :count]), status
+        return Window(self.source.path, position, data[:at], fields, count), status
 
     def _grow(self, data: Bytes, position: int) -> tuple[Bytes, int]:
         """A buffer that holds the whole entry at `position`, whose length is within the limit."""
@@ -154,7 +160,7 @@ def explain_stop(source: ByteSource, position: int, stop: int, status: int, limi
     front = source.read(position, min(scan.FRONT, length))
     stored = int.from_bytes(front[8:12], "big", signed=True) if len(front) >= LOG_OVERHEAD else None
     place: dict[str, Any] = {"file": source.path, "position": position, "length": length}
-    if status == scan.ZEROS:
+    if status == scan.ZEROS or not any(front):
         if is_zero(source, position, stop):
             return TornTail("zero-tail", **place, at_tail=True)
         return CorruptBatch("torn-write", **place, found="zeros where an entry should begin")

@@ -20,6 +20,8 @@ from kafkalog.log.report import ReadReport
 from kafkalog.segment.columns import codec_names, timestamp_types, validity
 from kafkalog.segment.constant import Constants
 
+from .schemas import record_batch
+
 STORED: dict[str, tuple[int, Any]] = {
     "position": (scan.POSITION, np.int64),
     "size": (scan.SIZE, np.int64),
@@ -42,7 +44,7 @@ def batch_batches(
     constants = Constants()
     for found in read_batches(partitions, options, report):
         arrays = [_column(found, name, constants) for name in schema.names]
-        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+        yield record_batch(arrays, schema, found.fields.shape[1])
 
 
 def _column(found: BatchHeaders, name: str, constants: Constants) -> pa.Array:

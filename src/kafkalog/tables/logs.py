@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -21,13 +21,14 @@ from kafkalog.storage import open_store
 
 from . import rows
 from .batches import batch_batches
-from .records import record_batches
+from .records import iter_record_batches, record_batches
 from .schemas import find_table
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
 Time = int | datetime
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ISOLATIONS = ("read_uncommitted", "read_committed")
 DAMAGE_MODES = ("strict", "skip", "salvage")
 
@@ -89,16 +90,16 @@ class Logs:
         """
         kind = find_table(table)
         schema = kind.schema(columns)
-        options = ReadOptions(
-            columns=frozenset(schema.names),
-            record_range=_range(start_offset, stop_offset, start_time, stop_time),
-            isolation=_allowed("isolation", isolation, ISOLATIONS),
-            on_damage=_allowed("on_damage", on_damage, DAMAGE_MODES),
+        options = _options(
+            schema,
+            _range(start_offset, stop_offset, start_time, stop_time),
+            isolation=isolation,
+            on_damage=on_damage,
             include_control=include_control,
             neighbours=neighbours,
             allow_disorder=allow_disorder,
-            threads=_positive("threads", threads),
-            limits=limits or Limits(),
+            threads=threads,
+            limits=limits,
         )
         self.report = report if report is not None else ReadReport()
         chosen = self._choose(topics, partitions)
@@ -115,18 +116,23 @@ class Logs:
     ) -> Iterator[pa.RecordBatch]:
         """Records as `read` gives them, and then those that a running broker appends, until `stop()` is true.
 
-        Each batch belongs to one partition. New segments are taken up as they appear; a write under way is waited for.
+        Takes the choices of `read`. Each batch belongs to one partition. New segments are taken up as they appear; a write
+        under way is waited for, and with `isolation="read_committed"` an open transaction is.
         """
         schema = find_table("records").schema(columns)
         chosen = self._choose(choices.pop("topics", None), choices.pop("partitions", None))
         record_range = _range(*(choices.pop(name, None) for name in ("start_offset", "stop_offset", "start_time", "stop_time")))
-        options = ReadOptions(columns=frozenset(schema.names), record_range=record_range, **choices)
-        yield from follow_partitions(
+        report = choices.pop("report", None)
+        self.report = report if report is not None else ReadReport()
+        options = _options(schema, record_range, **choices)
+        announce_compilation()
+        return follow_partitions(
             chosen,
             options,
-            lambda found, following, report: record_batches([found], schema, following, report),
+            lambda found, following, report: iter_record_batches([found], schema, following, report),
             poll_seconds,
             stop,
+            self.report,
         )
 
     def _choose(self, topics: Sequence[str] | None, numbers: Sequence[int] | None) -> list[Partition]:
@@ -151,13 +157,43 @@ def _batches(
     return rows.row_batches(ROW_TABLES[table](partitions, options, report), schema)
 
 
+def _options(
+    schema: pa.Schema,
+    record_range: RecordRange,
+    *,
+    isolation: str = ISOLATIONS[0],
+    on_damage: str = DAMAGE_MODES[0],
+    include_control: bool = False,
+    neighbours: bool = False,
+    allow_disorder: bool = False,
+    threads: int | None = None,
+    limits: Limits | None = None,
+) -> ReadOptions:
+    return ReadOptions(
+        columns=frozenset(schema.names),
+        record_range=record_range,
+        isolation=_allowed("isolation", isolation, ISOLATIONS),
+        on_damage=_allowed("on_damage", on_damage, DAMAGE_MODES),
+        include_control=include_control,
+        neighbours=neighbours,
+        allow_disorder=allow_disorder,
+        threads=_positive("threads", threads),
+        limits=limits or Limits(),
+    )
+
+
 def _range(start_offset: int | None, stop_offset: int | None, start_time: Time | None, stop_time: Time | None) -> RecordRange:
     return RecordRange(
-        LOWEST if start_offset is None else start_offset,
-        HIGHEST if stop_offset is None else stop_offset,
-        LOWEST if start_time is None else _milliseconds(start_time),
-        HIGHEST if stop_time is None else _milliseconds(stop_time),
+        LOWEST if start_offset is None else _int64(start_offset),
+        HIGHEST if stop_offset is None else _int64(stop_offset),
+        LOWEST if start_time is None else _int64(_milliseconds(start_time)),
+        HIGHEST if stop_time is None else _int64(_milliseconds(stop_time)),
     )
+
+
+def _int64(bound: int) -> int:
+    """A bound that 64 bits can hold and one less, too; nothing is stored beyond them."""
+    return min(max(bound, LOWEST + 1), HIGHEST)
 
 
 def _milliseconds(time: Time) -> int:
@@ -166,7 +202,7 @@ def _milliseconds(time: Time) -> int:
             raise UsageError(
                 f"{time!r} has no time zone; give one, for example {time.isoformat()}+00:00, or milliseconds since 1970"
             )
-        return int(time.timestamp() * 1000)
+        return (time - EPOCH) // timedelta(milliseconds=1)
     return time
 
 

@@ -11,14 +11,25 @@ from kafkalog.log.reading import ReadOptions, RecordSlice, read_records
 from kafkalog.log.report import ReadReport
 from kafkalog.segment.constant import Constants
 
+from .schemas import record_batch
+
 
 def record_batches(
     partitions: Iterable[Partition], schema: pa.Schema, options: ReadOptions, report: ReadReport
 ) -> Iterator[pa.RecordBatch]:
     """The records of the partitions, one Arrow batch per window of the log."""
+    for batch, _ in iter_record_batches(partitions, schema, options, report):
+        yield batch
+
+
+def iter_record_batches(
+    partitions: Iterable[Partition], schema: pa.Schema, options: ReadOptions, report: ReadReport
+) -> Iterator[tuple[pa.RecordBatch, int]]:
+    """The same, each with the offset behind its last record."""
     constants = Constants()
     for found in read_records(partitions, options, report):
-        yield pa.RecordBatch.from_arrays([_column(found, name, constants) for name in schema.names], schema=schema)
+        arrays = [_column(found, name, constants) for name in schema.names]
+        yield record_batch(arrays, schema, found.stop - found.start), int(found.columns.offsets[found.stop - 1]) + 1
 
 
 def _column(found: RecordSlice, name: str, constants: Constants) -> pa.Array:

@@ -20,6 +20,8 @@ from kafkalog.log.report import ReadReport
 from kafkalog.log.segments import summarise_segments
 from kafkalog.log.transactions import Transaction
 
+from .schemas import record_batch
+
 Row = dict[str, Any]
 CHUNK_ROWS = 1 << 16
 INDEX_KINDS = {"index": "offset", "timeindex": "time", "txnindex": "transaction"}
@@ -29,7 +31,7 @@ def row_batches(rows: Iterable[Row], schema: pa.Schema) -> Iterator[pa.RecordBat
     """Rows as Arrow batches; a column that a row does not have is null."""
     remaining = iter(rows)
     while chunk := list(islice(remaining, CHUNK_ROWS)):
-        yield pa.RecordBatch.from_pylist(chunk, schema=schema)
+        yield pa.RecordBatch.from_pylist(chunk, schema=schema) if len(schema) else record_batch([], schema, len(chunk))
 
 
 def place(partition: Partition) -> Row:

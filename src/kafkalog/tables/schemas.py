@@ -225,3 +225,10 @@ def find_table(name: str) -> Table:
     if name not in TABLES:
         raise UsageError(f"unknown table {name!r}; there are {', '.join(TABLES)}")
     return TABLES[name]
+
+
+def record_batch(arrays: Sequence[pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBatch:
+    """An Arrow batch of these columns; without any it still has its rows, so that they can be counted."""
+    if arrays:
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return pa.RecordBatch.from_struct_array(pa.StructArray.from_buffers(pa.struct([]), rows, [None]))

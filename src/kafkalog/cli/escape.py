@@ -1,0 +1,42 @@
+"""Untrusted text made safe for a terminal: keys, values, topics, file names and error messages can hold anything.
+
+A character that `str.isprintable` refuses (control characters, escape sequences, direction marks, zero-width ones, lone
+surrogates) is shown as its escape: `\\x1b`, `\\u202e`, `\\udcff`. Real backslashes stay as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from json.encoder import encode_basestring
+
+# Nearly every value is printable ASCII; what is not goes through the slow path, character by character.
+_NOT_ASCII_PRINTABLE = re.compile(r"[^ -~]")
+
+
+def printable(text: str) -> str:
+    """`text` with every character that is not printable escaped."""
+    return text if text.isprintable() else _NOT_ASCII_PRINTABLE.sub(_escaped, text)
+
+
+def printable_lines(text: str) -> str:
+    """`text` with its line breaks kept."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
+def json_string(text: str) -> str:
+    """`text` as a JSON string that is equally safe: what is not printable is a JSON escape, so nothing is lost."""
+    quoted = encode_basestring(text)
+    return quoted if text.isprintable() else _NOT_ASCII_PRINTABLE.sub(_json_escaped, quoted)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    character = match[0]
+    return character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
+
+
+def _json_escaped(match: re.Match[str]) -> str:
+    character = match[0]
+    if character.isprintable():
+        return character
+    units = character.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[start : start + 4]}" for start in range(0, len(units), 4))

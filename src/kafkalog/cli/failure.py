@@ -1,0 +1,119 @@
+"""What went wrong, as an exit code and a few lines that say what, where and what to do."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+
+import click
+
+from kafkalog import __version__
+from kafkalog.errors import (
+    CodecError,
+    KafkaLogError,
+    LimitExceeded,
+    NoLogs,
+    SegmentChanged,
+    SegmentError,
+    StorageError,
+    UnsupportedFormat,
+    UsageError,
+)
+
+from .escape import printable_lines
+
+CLEAN, DAMAGE, USAGE, LIMIT, INPUT_OUTPUT, BUG = range(6)
+INTERRUPTED, BROKEN_PIPE = 130, 141
+
+EXIT_CODES = {
+    CLEAN: "everything was read",
+    DAMAGE: "damage was found; in strict mode the read ended there, otherwise it was left out",
+    USAGE: "the command cannot be carried out as it was given",
+    LIMIT: "something in the log asks for more than the limits allow",
+    INPUT_OUTPUT: "something could not be read or written",
+    BUG: "a bug in kafkalog",
+    INTERRUPTED: "interrupted (Ctrl-C)",
+    BROKEN_PIPE: "the reader of a pipe went away",
+}
+
+SHOW_TRACEBACK = "KAFKALOG_TRACEBACK"
+
+
+def exit_code(error: BaseException) -> int:
+    """The exit code that stands for `error`."""
+    if isinstance(error, KeyboardInterrupt | click.Abort):
+        return INTERRUPTED
+    if isinstance(error, BrokenPipeError):
+        return BROKEN_PIPE
+    if isinstance(error, click.ClickException | UsageError):
+        return USAGE
+    if isinstance(error, LimitExceeded | MemoryError):
+        return LIMIT
+    if isinstance(error, SegmentError | CodecError):
+        return DAMAGE
+    if isinstance(error, StorageError | OSError):
+        return INPUT_OUTPUT
+    return BUG
+
+
+def describe(error: BaseException, *, on_damage: str = "strict") -> str:
+    """One to three lines about `error`, safe for a terminal."""
+    return printable_lines("\n".join([_what(error), *_advice(error, on_damage)]))
+
+
+def _what(error: BaseException) -> str:
+    if isinstance(error, click.ClickException):
+        return _one_line(error.format_message())
+    if isinstance(error, KeyboardInterrupt | click.Abort):
+        return "interrupted"
+    if isinstance(error, MemoryError):
+        return "not enough memory"
+    if isinstance(error, KafkaLogError | OSError):
+        return _one_line(str(error))
+    where = traceback.extract_tb(error.__traceback__)[-1:]
+    place = f" at {os.path.basename(where[0].filename)}:{where[0].lineno}" if where else ""
+    return f"a bug in kafkalog {__version__}: {type(error).__name__}{place}: {_one_line(str(error))}"
+
+
+def _one_line(text: str) -> str:
+    """A line break in a file's name must not look like the end of a message."""
+    return text.replace("\n", "\\n")
+
+
+def _advice(error: BaseException, on_damage: str) -> list[str]:
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        return [f"'{error.ctx.command_path} --help' shows what it takes."]
+    if isinstance(error, NoLogs):
+        return ["Give a folder of log.dirs, a topic-partition folder, or one segment file."]
+    if isinstance(error, LimitExceeded):
+        return ["Read on without it: --on-damage skip. Or raise the limit in Python: read(..., limits=kafkalog.Limits(...))."]
+    if isinstance(error, SegmentChanged):
+        return ["A running broker rolls, compacts and deletes segments: run the command again, or read a copy."]
+    if isinstance(error, UnsupportedFormat):
+        return []  # the error's own detail says what to give instead
+    if isinstance(error, SegmentError) and on_damage == "strict":
+        return ["To read on: --on-damage skip leaves damaged batches out, salvage also finds its way past broken lengths."]
+    if isinstance(error, MemoryError):
+        return ["Fewer windows at once need less: --threads 1."]
+    if exit_code(error) == BUG:
+        return [f"Please report it with the output of {SHOW_TRACEBACK}=1."]
+    return []
+
+
+def warn(text: str) -> None:
+    """A line on standard error, if there is one."""
+    if sys.stderr is not None:
+        sys.stderr.write(f"kafkalog: {text}\n")
+        sys.stderr.flush()
+
+
+def report_failure(error: BaseException, *, on_damage: str = "strict") -> int:
+    """Tell the user about `error`; the exit code."""
+    code = exit_code(error)
+    if code == BROKEN_PIPE:
+        return code
+    warn(describe(error, on_damage=on_damage))
+    if os.environ.get(SHOW_TRACEBACK, "0") not in ("", "0"):
+        warn(printable_lines("".join(traceback.format_exception(error))))
+    return code

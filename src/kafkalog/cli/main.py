@@ -1,0 +1,82 @@
+"""The `kafkalog` command: its subcommands, and the way every failure becomes an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from kafkalog import __version__
+
+from .failure import BROKEN_PIPE, CLEAN, exit_code, report_failure
+from .manual import EXIT_CODES_TEXT
+from .table import table
+
+NAME = "kafkalog"
+COMPLETION = "_KAFKALOG_COMPLETE"
+
+
+@click.group(
+    name=NAME,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=f"""\b
+Examples:
+  kafkalog table segments /var/lib/kafka/data
+  kafkalog table records /var/lib/kafka/data --topic orders --limit 10
+
+{EXIT_CODES_TEXT}""",
+)
+@click.version_option(__version__, "-V", "--version", prog_name=NAME)
+@click.pass_context
+def kafkalog(context: click.Context) -> None:
+    """Read Kafka's log files as tables, without a broker.
+
+    PATH is a folder of log.dirs, a topic-partition folder, one segment file, or any of these as s3://bucket/folder. Reading
+    never writes to it, and works while a broker runs.
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+kafkalog.add_command(table)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; the exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if COMPLETION in os.environ:
+        kafkalog.main(given, prog_name=NAME)
+    try:
+        code = _invoke(given)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except Exception as error:
+        code = report_failure(error)
+    except KeyboardInterrupt as error:
+        code = report_failure(error)
+    if code == BROKEN_PIPE:
+        _let_go_of_stdout()
+    return code
+
+
+def _invoke(arguments: list[str]) -> int:
+    """Like click's own `main`, which would turn a broken pipe into exit code 1."""
+    try:
+        with kafkalog.make_context(NAME, arguments) as context:
+            code = kafkalog.invoke(context)
+            return code if isinstance(code, int) else CLEAN
+    except click.exceptions.Exit as ended:
+        return ended.exit_code
+
+
+def _let_go_of_stdout() -> None:
+    """Python would try to write what is left to the broken pipe once more when it ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
+
+
+__all__ = ["exit_code", "kafkalog", "main"]
