@@ -29,7 +29,13 @@ messages come from logs that anyone may have written to, so characters that are 
 
 def tables_page() -> str:
     """The content of docs/tables.md."""
-    parts = [MADE_BY, "# Tables", TABLES_INTRODUCTION.rstrip(), _overview(), *(_table_section(table) for table in TABLES.values())]
+    parts = [
+        MADE_BY,
+        "# Tables",
+        TABLES_INTRODUCTION.rstrip(),
+        _overview(),
+        *(_table_section(table) for table in TABLES.values()),
+    ]
     return "\n\n".join(parts) + "\n"
 
 
@@ -53,7 +59,7 @@ def _cell(text: str) -> str:
 
 def cli_page() -> str:
     """The content of docs/cli.md."""
-    context = click.Context(kafkalog, info_name=NAME, terminal_width=WIDTH)
+    context = click.Context(kafkalog, info_name=NAME, terminal_width=WIDTH, **kafkalog.context_settings)
     parts = [MADE_BY, "# Command line", CLI_INTRODUCTION.rstrip(), _help_section(NAME, kafkalog.get_help(context))]
     for name, command in sorted(kafkalog.commands.items()):
         inner = click.Context(command, parent=context, info_name=name, terminal_width=WIDTH)

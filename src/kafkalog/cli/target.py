@@ -24,6 +24,11 @@ class Sink(io.RawIOBase):
         self.descriptor = descriptor
         self.target = name
         self.written = 0
+        self.released = False
+
+    def release(self) -> None:
+        """Drop what still comes: Arrow's writers write their end when they are thrown away, maybe to the next file of that number."""
+        self.released = True
 
     def writable(self) -> bool:
         return True
@@ -34,7 +39,7 @@ class Sink(io.RawIOBase):
     def write(self, data: object) -> int:
         remaining = memoryview(data).cast("B")  # type: ignore[arg-type]
         size = len(remaining)
-        while remaining:
+        while remaining and not self.released:
             try:
                 done = os.write(self.descriptor, remaining)
             except BrokenPipeError:
@@ -65,6 +70,15 @@ def write_error(target: str, cause: OSError) -> StorageError:
 @contextmanager
 def open_target(output: str) -> Iterator[Sink]:
     """A sink for `output`. A regular file gets its name when the block ends well; after an error nothing of it is left."""
+    with _open(output) as sink:
+        try:
+            yield sink
+        finally:
+            sink.release()
+
+
+@contextmanager
+def _open(output: str) -> Iterator[Sink]:
     if output == STDOUT:
         yield Sink(standard_output(), "standard output")
         return

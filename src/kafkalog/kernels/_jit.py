@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
-from numba.core import types
+import numpy as np
+from numba.core import cgutils, types
+from numba.extending import intrinsic
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -94,3 +96,33 @@ def external_pread() -> Any:
     if JIT_OFF:
         return None
     return types.ExternalFunction("pread", types.int64(types.int32, types.uintp, types.uintp, types.int64))
+
+
+def _generate_move(typing: Any, target: Any, source: Any, size: Any) -> Any:
+    """LLVM's memcpy between two addresses, as Numba's code generator takes it."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        target_address, source_address, count = arguments
+        pointer = context.get_value_type(types.voidptr)
+        to, origin = builder.inttoptr(target_address, pointer), builder.inttoptr(source_address, pointer)
+        cgutils.raw_memcpy(builder, to, origin, count, 1, align=1)  # type: ignore[no-untyped-call]
+        return context.get_dummy_value()
+
+    return types.void(types.uintp, types.uintp, types.uintp), generate
+
+
+_move: Any = intrinsic(_generate_move)
+
+
+def _copy_by_address(source: Any, start: Any, target: Any, target_start: Any, size: Any) -> None:
+    _move(np.uintp(target.ctypes.data) + np.uintp(target_start), np.uintp(source.ctypes.data) + np.uintp(start), np.uintp(size))
+
+
+def _copy_by_index(source: Any, start: Any, target: Any, target_start: Any, size: Any) -> None:
+    for index in range(size):
+        target[target_start + index] = source[start + index]
+
+
+# Copies source[start : start + size] to target[target_start:]; the caller has checked both ranges. Addresses escape Numba's
+# bounds check, so a bounds-checked run copies by index instead, at a third of the speed.
+copy_bytes = inline(_copy_by_index if JIT_OFF or BOUNDS_CHECK else _copy_by_address)

@@ -31,6 +31,9 @@ DROPPED = -1  # as STOP: a payload that did not decompress
 (FIRST_WANTED, LAST_WANTED, FIRST_TIME, LAST_TIME, RECORD_LIMIT, HEADERS_LIMIT) = range(6)
 BOUND_COUNT = 6
 
+# How far into each record `decode` looks: offsets and timestamps, also keys and values, also headers.
+POSITIONS, PAYLOADS, HEADERS = range(3)
+
 # What `decode` adds up over all headers, so that their buffers can be made at once.
 HEADER_TOTAL, HEADER_KEY_BYTES, HEADER_VALUE_BYTES = range(3)
 TOTAL_COUNT = 3
@@ -63,6 +66,7 @@ REASON_OF = (
     "headers-limit",
 )
 
+SHORT_FRONT = 7  # a length, attributes, two deltas, of two bytes each at most
 LAST_INT64 = np.int64(0x7FFFFFFFFFFFFFFF)
 INNER_CODEC_MASK = batch.CODEC_MASK
 
@@ -76,10 +80,19 @@ Position = np.uint64
 @inline
 def _varint(data: Bytes, at: Position, stop: Position) -> tuple[Int, Position]:
     """(zig-zag value, position after it); a position above `stop` says that it was cut short, or (stop + 2) too long."""
-    if at < stop:
+    if at + np.uint64(1) < stop:
         first = np.int64(data[at])
         if first < 0x80:
             return (first >> 1) ^ -(first & 1), at + np.uint64(1)
+        second = np.int64(data[at + np.uint64(1)])
+        if second < 0x80:
+            raw = (first & 0x7F) | (second << 7)
+            return (raw >> 1) ^ -(raw & 1), at + np.uint64(2)
+    return _long_varint(data, at, stop)
+
+
+@kernel
+def _long_varint(data: Bytes, at: Position, stop: Position) -> tuple[Int, Position]:
     raw = np.int64(0)
     shift = 0
     while shift < 35:
@@ -97,10 +110,19 @@ def _varint(data: Bytes, at: Position, stop: Position) -> tuple[Int, Position]:
 
 @inline
 def _varlong(data: Bytes, at: Position, stop: Position) -> tuple[Int, Position]:
-    if at < stop:
+    if at + np.uint64(1) < stop:
         first = np.int64(data[at])
         if first < 0x80:
             return (first >> 1) ^ -(first & 1), at + np.uint64(1)
+        second = np.int64(data[at + np.uint64(1)])
+        if second < 0x80:
+            raw = (first & 0x7F) | (second << 7)
+            return (raw >> 1) ^ -(raw & 1), at + np.uint64(2)
+    return _long_varlong(data, at, stop)
+
+
+@kernel
+def _long_varlong(data: Bytes, at: Position, stop: Position) -> tuple[Int, Position]:
     raw = np.uint64(0)
     shift = 0
     while shift < 70:
@@ -141,22 +163,50 @@ def _skip_headers(data: Bytes, at: Position, stop: Position, count: Int, totals:
 
 
 @inline
+def _two_byte_varint(data: Bytes, at: Position) -> tuple[Int, Position]:
+    """(raw value, position after it) of a varint of one or two bytes, or (-1, at) for a longer one; two bytes must be there."""
+    first = np.int64(data[at])
+    if first < 0x80:
+        return first, at + np.uint64(1)
+    second = np.int64(data[at + np.uint64(1)])
+    if second < 0x80:
+        return (first & 0x7F) | (second << 7), at + np.uint64(2)
+    return np.int64(-1), at
+
+
+@inline
 def _record_front(data: Bytes, at: Position, end: Position, record_limit: Int) -> tuple[Int, Position, Position, Int, Int]:
-    """(status, position after the deltas, where the record stops, timestamp delta, offset delta) of the record at `at`."""
+    """(status, position after the deltas, where the record stops, timestamp delta, offset delta) of the record at `at`.
+
+    Three short varints are the common case, and need one comparison with the end instead of one for each byte.
+    """
+    if end - at >= np.uint64(SHORT_FRONT):
+        size, after = _two_byte_varint(data, at)
+        timestamp, following = _two_byte_varint(data, after + np.uint64(1))
+        offset, last = _two_byte_varint(data, following)
+        stop = after + np.uint64(size >> 1)
+        if size >= 0 and size & 1 == 0 and timestamp >= 0 and offset >= 0 and last <= stop <= end and size >> 1 <= record_limit:
+            return OK, last, stop, (timestamp >> 1) ^ -(timestamp & 1), (offset >> 1) ^ -(offset & 1)
+    return _long_front(data, at, end, record_limit)
+
+
+@kernel
+def _long_front(data: Bytes, at: Position, end: Position, record_limit: Int) -> tuple[Int, Position, Position, Int, Int]:
+    """As `_record_front`, for any sizes."""
     size, at = _varint(data, at, end)
     if at > end:
-        return _status_of(at, end), at, end, 0, 0
+        return _status_of(at, end), at, end, np.int64(0), np.int64(0)
     if size < 1 or np.uint64(size) > end - at:
-        return BAD_STRUCTURE, at, end, 0, 0
+        return BAD_STRUCTURE, at, end, np.int64(0), np.int64(0)
     if size > record_limit:
-        return OVER_RECORD_LIMIT, at, end, 0, 0
+        return OVER_RECORD_LIMIT, at, end, np.int64(0), np.int64(0)
     stop = at + np.uint64(size)
     timestamp_delta, at = _varlong(data, at + np.uint64(1), stop)
     if at > stop:
-        return _status_of(at, stop), at, stop, 0, 0
+        return _status_of(at, stop), at, stop, np.int64(0), np.int64(0)
     offset_delta, at = _varint(data, at, stop)
     if at > stop:
-        return _status_of(at, stop), at, stop, 0, 0
+        return _status_of(at, stop), at, stop, np.int64(0), np.int64(0)
     return OK, at, stop, timestamp_delta, offset_delta
 
 
@@ -166,9 +216,8 @@ def _sized_bytes(data: Bytes, at: Position, stop: Position) -> tuple[Int, Positi
     size, start = _varint(data, at, stop)
     if start > stop or size <= 0:
         return size, start, start
-    if np.uint64(size) > stop - start:
-        return size, start, stop + np.uint64(1)
-    return size, start, start + np.uint64(size)
+    after = start + np.uint64(size)
+    return size, start, after if after <= stop else stop + np.uint64(1)
 
 
 @inline
@@ -185,6 +234,18 @@ def _check_headers(data: Bytes, at: Position, stop: Position, count: Int, limit:
 
 
 @inline
+def _find_headers(data: Bytes, at: Position, stop: Position, limit: Int, totals: Ints) -> tuple[Int, Int, Int]:
+    """(status, where the headers start, how many there are) of a record whose value ends at `at`."""
+    count, at = _varint(data, at, stop)
+    if at > stop:
+        return _status_of(at, stop), np.int64(0), np.int64(0)
+    status = OK
+    if count != 0 or at != stop:
+        status = _check_headers(data, at, stop, count, limit, totals)
+    return status, np.int64(at), count
+
+
+@inline
 def _count_fits(fields: Ints, entry: Int, start: Int, stop: Int) -> Any:
     """Whether the stored count is possible in so many bytes and so many offsets."""
     count = fields[COUNT, entry]
@@ -194,7 +255,16 @@ def _count_fits(fields: Ints, entry: Int, start: Int, stop: Int) -> Any:
 
 @inline
 def _decode_batch(
-    data: Bytes, fields: Ints, entry: Int, start: Int, stop: Int, bounds: Ints, row: Int, columns: Columns, totals: Ints
+    data: Bytes,
+    fields: Ints,
+    entry: Int,
+    start: Int,
+    stop: Int,
+    want_headers: bool,
+    bounds: Ints,
+    row: Int,
+    columns: Columns,
+    totals: Ints,
 ) -> tuple[Int, Int]:
     """(status, row after the last one kept) of a v2 batch whose records lie in data[start:stop]."""
     (
@@ -237,16 +307,11 @@ def _decode_batch(
         value_size, value_start, at = _sized_bytes(data, at, record_stop)
         if at > record_stop:
             return _status_of(at, record_stop), row
-        headers_count, at = _varint(data, at, record_stop)
-        if at > record_stop:
-            return _status_of(at, record_stop), row
-        header_starts[here] = np.int64(at)
-        if headers_count != 0 or at != record_stop:
-            status = _check_headers(data, at, record_stop, headers_count, headers_limit, totals)
+        if want_headers:
+            status, header_starts[here], header_counts[here] = _find_headers(data, at, record_stop, headers_limit, totals)
             if status != OK:
                 return status, row
-            at = record_stop
-        header_counts[here] = headers_count
+        at = record_stop
         offsets[here] = base_offset + offset_delta
         timestamps[here] = max_timestamp if append_time else base_timestamp + timestamp_delta
         if first_wanted <= offsets[here] <= last_wanted and first_time <= timestamps[here] <= last_time:
@@ -466,7 +531,7 @@ def decode(
     fields: Ints,
     payloads: Ints,
     first: Int,
-    want_payload: bool,
+    depth: Int,
     bounds: Ints,
     row: Int,
     columns: Columns,
@@ -496,8 +561,8 @@ def decode(
             status = BAD_OFFSET
         elif fields[MAGIC, entry] < 2:
             status, next_row, first_offset = _decode_set(data, fields, entry, start, stop, bounds, row, columns)
-        elif want_payload:
-            status, next_row = _decode_batch(data, fields, entry, start, stop, bounds, row, columns, totals)
+        elif depth > POSITIONS:
+            status, next_row = _decode_batch(data, fields, entry, start, stop, depth == HEADERS, bounds, row, columns, totals)
         else:
             status, next_row = _decode_positions(data, fields, entry, start, stop, bounds, row, columns)
         if status != OK:

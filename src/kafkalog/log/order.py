@@ -40,7 +40,11 @@ class OutOfPlace:
 
 
 class _Place(NamedTuple):
-    """Where an entry stands; `base` is its last offset if the first is not known (`exact`)."""
+    """Where an entry stands.
+
+    `base` is its last offset if the first is not known (`exact`). A compressed v0 set has its offsets inside, under a checksum,
+    but for the last one, which a reader of headers sees: that one is `unproven`.
+    """
 
     base: int
     last: int
@@ -48,6 +52,7 @@ class _Place(NamedTuple):
     start: int
     stop: int
     exact: bool
+    unproven: bool
     contradicts_checkpoint: bool
 
 
@@ -117,7 +122,8 @@ class Order:
     def _places(self, fields: Ints, bases: NDArray[np.int64], exact: NDArray[np.bool_]) -> list[_Place]:
         contradicts = self._contradict_checkpoint(fields, bases) if self.neighbours else np.zeros(len(bases), np.bool_)
         lasts, epochs, starts = fields[scan.LAST_OFFSET], fields[scan.LEADER_EPOCH], fields[scan.POSITION]
-        columns = (bases, lasts, epochs, starts, starts + fields[scan.SIZE], exact, contradicts)
+        unproven = exact & (fields[scan.MAGIC] == 0) & (header_bases(fields) < 0)
+        columns = (bases, lasts, epochs, starts, starts + fields[scan.SIZE], exact, unproven, contradicts)
         return [_Place(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
     def _check_one_by_one(self, fields: Ints, bases: NDArray[np.int64], exact: NDArray[np.bool_]) -> list[OutOfPlace]:
@@ -143,8 +149,9 @@ class Order:
             return OutOfPlace(
                 row, "offset-order", f"an offset below {self._highest() + 1}, where the next segment begins", here.last
             )
-        chained = here.exact and here.base == self.last_offset + 1
-        if following and not chained and all(self.last_offset < later.base <= here.last for later in following):
+        chained = here.exact and not here.unproven and here.base == self.last_offset + 1
+        witnesses = following[:1] if here.unproven else following
+        if witnesses and not chained and all(self.last_offset < later.base <= here.last for later in witnesses):
             return OutOfPlace(row, "offset-order", f"an offset below {following[0].base}, that of the next entry", here.last)
         return None
 

@@ -25,7 +25,7 @@ from kafkalog.segment.columns import RecordColumns
 from kafkalog.segment.decode import DecodedWindow, EntryProblem, RecordDecoder, RecordRange
 from kafkalog.segment.salvage import SalvageWalk
 from kafkalog.segment.seek import seek_position
-from kafkalog.segment.windows import SegmentWalk, Window, WindowBuffers, rows_of
+from kafkalog.segment.windows import WINDOW_BYTES, SegmentWalk, Window, WindowBuffers, rows_of
 from kafkalog.storage.store import ByteSource
 
 from .headers import replay_transactions
@@ -35,6 +35,8 @@ from .report import ReadReport
 from .transactions import AbortedRanges
 
 DEFAULT_THREADS = 4
+NARROW_OFFSETS = 1000
+NARROW_WINDOW_BYTES = 256 << 10
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,12 @@ class _PartitionRead:
         self.decoder = RecordDecoder(
             self.range, options.limits, options.columns, check_crcs=not self.salvage, stop_at_problem=self.strict
         )
-        self.buffers = WindowBuffers(options.window_bytes) if options.window_bytes else WindowBuffers()
+        self.buffers = WindowBuffers(options.window_bytes or self._window_bytes())
+
+    def _window_bytes(self) -> int:
+        """A few offsets are not worth a whole window, least of all from an object store."""
+        narrow = self.range.last_offset - self.range.start_offset < NARROW_OFFSETS
+        return NARROW_WINDOW_BYTES if narrow else WINDOW_BYTES
 
     def run(self) -> Iterator[RecordSlice]:
         for problem in self.partition.problems:
@@ -181,8 +188,8 @@ class _PartitionRead:
     def _in_range(self, fields: Ints) -> NDArray[np.bool_]:
         """Entries that may hold records within the range; the others are not even checked."""
         exact = header_bases(fields)
-        backwards = fields[scan.LAST_OFFSET] < fields[scan.BASE_OFFSET]
-        chosen: NDArray[np.bool_] = (fields[scan.LAST_OFFSET] >= self.range.start_offset) | backwards
+        impossible = (fields[scan.LAST_OFFSET] < fields[scan.BASE_OFFSET]) | (fields[scan.LAST_OFFSET] < 0)
+        chosen: NDArray[np.bool_] = (fields[scan.LAST_OFFSET] >= self.range.start_offset) | impossible
         chosen &= exact <= self.range.last_offset
         # A v1 wrapper's timestamp may be stale (0.10.0 brokers), so only v2 headers and single messages rule a time out.
         latest_known = (fields[scan.MAGIC] == 2) | ((fields[scan.MAGIC] == 1) & (exact >= 0))

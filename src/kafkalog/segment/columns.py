@@ -46,9 +46,13 @@ class DecodeScratch(threading.local):
     """Memory that one thread uses again for every window: decompressed payloads, and columns that do not leave."""
 
     def __init__(self) -> None:
-        self.arena: Bytes = np.empty(ARENA_BYTES, np.uint8)
+        self.enlarge_arena(ARENA_BYTES)
         self.totals: Ints = np.zeros(kernel.TOTAL_COUNT, np.int64)
         self._allocate(SCRATCH_ROWS)
+
+    def enlarge_arena(self, size: int) -> None:
+        self.arena: Bytes = np.empty(size, np.uint8)
+        self.view = self.arena.data
 
     def _allocate(self, rows: int) -> None:
         self.key_valid, self.value_valid = np.empty(rows, np.uint8), np.empty(rows, np.uint8)
@@ -177,10 +181,9 @@ class RecordColumns:
     def _sequences(self) -> NDArray[np.int32]:
         base = self._repeat(self.entry_fields[scan.BASE_SEQUENCE])
         delta = self.offsets[: self.rows] - self._repeat(self.entry_fields[scan.BASE_OFFSET])
-        sequence = base + delta
-        return np.where(base < 0, NO_SEQUENCE, np.where(sequence > MAX_SEQUENCE, sequence - MAX_SEQUENCE - 1, sequence)).astype(
-            np.int32
-        )
+        # An offset before its batch's gets the number that Kafka's 32-bit arithmetic arrives at (`format.sequence`).
+        sequence = np.where(delta < 0, (base + delta) % (1 << 32) - (1 << 31), (base + delta) & MAX_SEQUENCE)
+        return np.where(base < 0, NO_SEQUENCE, sequence).astype(np.int32)
 
     def _repeat(self, values: NDArray[Any]) -> NDArray[Any]:
         """One value per entry, spread over the records of each."""

@@ -25,7 +25,8 @@ from .windows import Window, has_zero_sector, rows_of
 MIN_INNER_ENTRY = batch.LOG_OVERHEAD + message.OVERHEAD_V0
 LOWEST = -(1 << 63)
 HIGHEST = (1 << 63) - 1
-PAYLOAD_COLUMNS = frozenset({"key", "value", "headers", "headers_raw"})
+PAYLOAD_COLUMNS = frozenset({"key", "value"})
+HEADER_COLUMNS = frozenset({"headers", "headers_raw"})
 LIMIT_STATUSES = (kernel.OVER_RECORD_LIMIT, kernel.OVER_HEADERS_LIMIT)
 
 
@@ -88,7 +89,7 @@ class RecordDecoder:
         self.bounds = record_range.array(limits)
         self.limits = limits
         self.columns = columns
-        self.want_payload = bool(columns & PAYLOAD_COLUMNS)
+        self.depth = _depth(columns)
         self.check_crcs = check_crcs
         self.stop_at_problem = stop_at_problem
         self.scratch = DecodeScratch()
@@ -110,6 +111,13 @@ class RecordDecoder:
         for entry in bad[:1] if self.stop_at_problem else bad:
             decoded.problems.append(EntryProblem(int(entry), crc_error(decoded.window, int(entry))))
         return chosen[chosen < bad[0]] if self.stop_at_problem else np.setdiff1d(chosen, bad, assume_unique=True)
+
+
+def _depth(columns: frozenset[str]) -> int:
+    """How far a record has to be decoded for these columns."""
+    if columns & HEADER_COLUMNS:
+        return kernel.HEADERS
+    return kernel.PAYLOADS if columns & PAYLOAD_COLUMNS else kernel.POSITIONS
 
 
 def crc_matches(window: Window, entries: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -182,7 +190,9 @@ class _Work:
         self.window = window
         self.decoded = decoded
         self.payloads = self._lay_out(entries)
+        self.placed: list[tuple[int, int, int]] = []  # number of a payload, and where in the arena it starts and stops
         self.group_start = 0
+        self.stop = len(entries)
         self.used = 0
 
     def _lay_out(self, entries: NDArray[np.int64]) -> Ints:
@@ -197,36 +207,44 @@ class _Work:
         return payloads
 
     def run(self) -> None:
-        for number in np.flatnonzero(self.payloads[kernel.IN_ARENA]).tolist():
-            entry, _, start, stop = self.payloads[: kernel.FIRST_ROW, number].tolist()
+        compressed = np.flatnonzero(self.payloads[kernel.IN_ARENA])
+        if len(compressed):
+            self._decompress_all(compressed)
+        self._flush(self.stop)
+
+    def _decompress_all(self, numbers: NDArray[np.int64]) -> None:
+        """Decompress the payloads of these numbers one after the other into the arena."""
+        entries = self.payloads[kernel.ENTRY, numbers]
+        codec_ids = (self.window.table[scan.ATTRIBUTES, entries] & batch.CODEC_MASK).tolist()
+        magics = self.window.table[scan.MAGIC, entries].tolist()
+        starts, stops = self.payloads[kernel.START, numbers].tolist(), self.payloads[kernel.STOP, numbers].tolist()
+        rows = zip(numbers.tolist(), entries.tolist(), codec_ids, magics, starts, stops, strict=True)
+        data = self.window.data.data
+        for number, entry, codec, magic, start, stop in rows:
             try:
-                arena_stop = self._decompress(number, entry, start, stop)
+                if magic < 2:
+                    start, stop = self._wrapped(entry, start, stop, magic)
+                size = self._decompress(number, entry, codec, magic, data[start:stop])
             except SegmentError as error:
-                self.payloads[kernel.STOP, number] = kernel.DROPPED
+                self.placed.append((number, 0, kernel.DROPPED))
                 if self._failed(entry, error):
-                    self._flush(number)
+                    self.stop = number
                     return
             else:
-                self.payloads[kernel.START, number] = self.used
-                self.payloads[kernel.STOP, number] = self.used = arena_stop
-        self._flush(self.payloads.shape[1])
+                self.placed.append((number, self.used, self.used + size))
+                self.used += size
 
     def _failed(self, entry: int, error: SegmentError) -> bool:
         self.decoded.problems.append(EntryProblem(entry, error))
         return self.decoder.stop_at_problem
 
-    def _decompress(self, number: int, entry: int, start: int, stop: int) -> int:
-        """Where the decompressed bytes of the payload end in the arena; they begin at `used`."""
-        codec = int(self.window.fields[scan.ATTRIBUTES, entry]) & batch.CODEC_MASK
-        magic = int(self.window.fields[scan.MAGIC, entry])
-        if magic < 2:
-            start, stop = self._wrapped(entry, start, stop, magic)
-        payload = self.window.data.data[start:stop]
+    def _decompress(self, number: int, entry: int, codec: int, magic: int, payload: memoryview) -> int:
+        """How many bytes the payload gave; they begin at `used` in the arena."""
         limit = self.decoder.limits.decompressed_bytes
         while True:
-            room = self.decoder.scratch.arena.data[self.used : self.used + limit]
+            room = self.decoder.scratch.view[self.used : self.used + limit]
             try:
-                return self.used + codecs.decompress(codec, payload, room, magic=magic)
+                return codecs.decompress(codec, payload, room, magic=magic)
             except OutputFull:
                 if len(room) == limit:
                     place = entry_place(self.window, entry)
@@ -248,10 +266,14 @@ class _Work:
             self._flush(number)
             return
         size = min(4 * len(self.decoder.scratch.arena), self.decoder.limits.decompressed_bytes)
-        self.decoder.scratch.arena = np.empty(size, np.uint8)
+        self.decoder.scratch.enlarge_arena(size)
 
     def _flush(self, stop: int) -> None:
         """Decode the payloads up to number `stop` into a group of columns."""
+        if self.placed:
+            numbers, starts, stops = np.array(self.placed, np.int64).T
+            self.payloads[kernel.START, numbers], self.payloads[kernel.STOP, numbers] = starts, stops
+            self.placed = []
         payloads = self.payloads[:, self.group_start : stop]
         intact = payloads[kernel.STOP] != kernel.DROPPED
         payloads = np.ascontiguousarray(payloads if intact.all() else payloads[:, intact])
@@ -289,7 +311,7 @@ class _Work:
                 self.window.table,
                 group.payloads,
                 first,
-                self.decoder.want_payload,
+                self.decoder.depth,
                 self.decoder.bounds,
                 group.rows,
                 group.kernel_columns(),

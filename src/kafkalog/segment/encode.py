@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from crc32c import crc32c
 from numpy.typing import NDArray
 
@@ -314,7 +315,7 @@ class _TableColumns:
         if self.offset is None:
             _check_between("base_offset", self.base_offset, 0, MAX_INT64 - max(self.rows - 1, 0))
         control = _find_column(table, "is_control")
-        if control is not None and not is_control and pa.compute.any(control).as_py():
+        if control is not None and not is_control and pc.any(_cast("is_control", control, pa.bool_())).as_py():
             raise UsageError("the table holds control records: leave them out, or encode them alone with is_control=True")
 
     def slice(self, start: int, stop: int) -> kernel.Columns:
@@ -328,7 +329,7 @@ class _TableColumns:
     def _offsets(self, start: int, stop: int) -> Ints:
         if self.offset is None:
             return np.arange(start, stop, dtype=np.int64) + self.base_offset
-        array = _cast("offset", _one_array(self.offset, start, stop), pa.int64())
+        array = _one_array("offset", self.offset, start, stop, pa.int64())
         if array.null_count:
             raise UsageError("column offset has nulls; every record has an offset")
         return _int_values(array)
@@ -336,24 +337,26 @@ class _TableColumns:
     def _timestamps(self, start: int, stop: int) -> Ints:
         if self.timestamp is None:
             return np.full(stop - start, -1, np.int64)
-        array = _one_array(self.timestamp, start, stop)
-        if pa.types.is_integer(array.type):
-            values = _int_values(_cast("timestamp_ms", array, pa.int64()))
-        elif pa.types.is_timestamp(array.type):
-            factor, divisor = MILLISECONDS[array.type.unit]
-            values = _int_values(array.view(pa.int64()))
+        kind = self.timestamp.type
+        if pa.types.is_integer(kind):
+            array = _one_array("timestamp_ms", self.timestamp, start, stop, pa.int64())
+            values = _int_values(array)
+        elif pa.types.is_timestamp(kind):
+            array = _one_array("timestamp", self.timestamp, start, stop, kind)
+            factor, divisor = MILLISECONDS[kind.unit]
+            values = _int_values(array)
             if factor > 1 and len(values) and max(-int(values.min()), int(values.max())) > MAX_INT64 // factor:
                 raise UsageError("column timestamp holds times that milliseconds in 64 bits cannot say")
             values = values * factor // divisor
         else:
-            raise UsageError(f"column timestamp is {array.type}; allowed are timestamps, and integers (milliseconds)")
+            raise UsageError(f"column timestamp is {kind}; allowed are timestamps, and integers (milliseconds)")
         return np.where(_valid_flags(array), values, -1) if array.null_count else values
 
     def _headers(self, start: int, stop: int) -> tuple[Ints, Bytes, Ints, Bytes, Ints, Bytes]:
         nothing = (NO_INTS, NO_FLAGS, NO_INTS, NO_FLAGS, NO_INTS, NO_FLAGS)
         if self.headers is None:
             return nothing
-        lists = _cast("headers", _one_array(self.headers, start, stop), WIDE_HEADERS)
+        lists = _one_array("headers", self.headers, start, stop, WIDE_HEADERS)
         if lists.null_count == len(lists):
             return nothing
         offsets, pairs = _list_parts(lists)
@@ -383,19 +386,13 @@ def _find_column(table: pa.Table | pa.RecordBatch, *names: str) -> pa.ChunkedArr
     return None
 
 
-def _one_array(column: pa.ChunkedArray, start: int, stop: int) -> pa.Array:
-    part = column.slice(start, stop - start)
-    if part.num_chunks == 1:
-        return part.chunk(0)
-    kind = pa.large_binary() if _is_bytes(column.type) else column.type
-    return pa.concat_arrays([chunk.cast(kind) for chunk in part.chunks])
+def _one_array(name: str, column: pa.ChunkedArray, start: int, stop: int, kind: pa.DataType) -> pa.Array:
+    """Rows of a column as one array of `kind`; 64-bit kinds take any number of bytes."""
+    part = _cast(name, column.slice(start, stop - start), kind)
+    return part.chunk(0) if part.num_chunks == 1 else pa.concat_arrays(part.chunks)
 
 
-def _is_bytes(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_binary(kind) or pa.types.is_string(kind))
-
-
-def _cast(name: str, array: pa.Array, kind: pa.DataType) -> pa.Array:
+def _cast(name: str, array: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     try:
         return array.cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -406,7 +403,7 @@ def _binary_arrays(name: str, column: pa.ChunkedArray | None, start: int, stop: 
     """Bytes, offsets and flags of a column; a missing column is null in every row."""
     if column is None:
         return NO_FLAGS, np.zeros(stop - start + 1, np.int64), np.zeros(stop - start, np.uint8)
-    return _binary_buffers(_cast(name, _one_array(column, start, stop), pa.large_binary()))
+    return _binary_buffers(_one_array(name, column, start, stop, pa.large_binary()))
 
 
 def _binary_buffers(array: pa.Array) -> tuple[Bytes, Ints, Bytes]:
@@ -430,7 +427,7 @@ def _int_values(array: pa.Array) -> Ints:
 def _list_parts(lists: pa.Array) -> tuple[Ints, pa.Array]:
     """(where each row's headers begin, all headers); a null row has none, whatever lies under it."""
     if lists.null_count:
-        lists = pa.compute.fill_null(lists, pa.scalar([], WIDE_HEADERS))
+        lists = pc.fill_null(lists, pa.scalar([], WIDE_HEADERS))
     offsets: Ints = lists.offsets.to_numpy()
     first, last = int(offsets[0]), int(offsets[-1])
     return offsets - first, lists.values.slice(first, last - first)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -49,7 +50,11 @@ class SalvageWalk:
         self.stop = stop
         self.limits = limits
         self.placement = placement
-        self.resynchronizer = Resynchronizer(source.read_into, stop)
+
+    @cached_property
+    def resynchronizer(self) -> Resynchronizer:
+        """Made at the first damage: it takes some memory, and most segments have none."""
+        return Resynchronizer(self.source.read_into, self.stop)
 
     def windows(self, buffers: WindowBuffers) -> Iterator[SalvagedWindow]:
         while self.position < self.stop:
