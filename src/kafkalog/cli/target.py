@@ -27,7 +27,7 @@ class Sink(io.RawIOBase):
         self.released = False
 
     def release(self) -> None:
-        """Drop what still comes: Arrow's writers write their end when they are thrown away, maybe to the next file of that number."""
+        """Drop what still comes: Arrow's writers write their end even when thrown away, and the number may be another file's."""
         self.released = True
 
     def writable(self) -> bool:

@@ -20,7 +20,7 @@ BINARY_FORMATS = ("arrow", "parquet")
 LINES_PER_WRITE = 1000
 # Parquet is read by row group: large enough to compress and skip well, small enough to be held here.
 ROW_GROUP_ROWS = 1 << 20
-ROW_GROUP_BYTES = 64 << 20
+ROW_GROUP_BYTES = 32 << 20
 
 
 class Writer(Protocol):

@@ -254,6 +254,13 @@ def _count_fits(fields: Ints, entry: Int, start: Int, stop: Int) -> Any:
 
 
 @inline
+def _origin(fields: Ints, entry: Int) -> tuple[Int, Int, Any, Int]:
+    """(base offset, base timestamp, whether the append time stands for all records, that time) of a batch."""
+    append_time = fields[ATTRIBUTES, entry] & batch.LOG_APPEND_TIME != 0
+    return fields[BASE_OFFSET, entry], fields[BASE_TIMESTAMP, entry], append_time, fields[MAX_TIMESTAMP, entry]
+
+
+@inline
 def _decode_batch(
     data: Bytes,
     fields: Ints,
@@ -283,10 +290,7 @@ def _decode_batch(
         return OK, row
     if not _count_fits(fields, entry, start, stop):
         return BAD_COUNT, row
-    base_offset = fields[BASE_OFFSET, entry]
-    base_timestamp = fields[BASE_TIMESTAMP, entry]
-    append_time = fields[ATTRIBUTES, entry] & batch.LOG_APPEND_TIME != 0
-    max_timestamp = fields[MAX_TIMESTAMP, entry]
+    base_offset, base_timestamp, append_time, max_timestamp = _origin(fields, entry)
     first_wanted, last_wanted, first_time, last_time, record_limit, headers_limit = _unpack(bounds)
     at = np.uint64(start)
     end = np.uint64(stop)
@@ -337,10 +341,7 @@ def _decode_positions(
         return OK, row
     if not _count_fits(fields, entry, start, stop):
         return BAD_COUNT, row
-    base_offset = fields[BASE_OFFSET, entry]
-    base_timestamp = fields[BASE_TIMESTAMP, entry]
-    append_time = fields[ATTRIBUTES, entry] & batch.LOG_APPEND_TIME != 0
-    max_timestamp = fields[MAX_TIMESTAMP, entry]
+    base_offset, base_timestamp, append_time, max_timestamp = _origin(fields, entry)
     first_wanted, last_wanted, first_time, last_time, record_limit, _ = _unpack(bounds)
     at = np.uint64(start)
     end = np.uint64(stop)

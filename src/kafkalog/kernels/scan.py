@@ -50,6 +50,7 @@ READ_FAILED = 7
 UNKNOWN_CONTROL = -1
 MAX_HEADER = batch.HEADER_SIZE
 CONTROL_PEEK = 128  # a transaction marker is 78 bytes, up to 81 with a delete horizon
+HEADER_REACH = 256  # what is read of an entry when the one before it was larger than a chunk: less costs as much
 FRONT = 17  # offset, length, crc or epoch, magic
 
 
@@ -204,9 +205,9 @@ _pread = external_pread()
 
 
 @inline
-def _read_chunk(descriptor: Int, chunk: Bytes, position: Int, stop: Int) -> Int:
+def _read_chunk(descriptor: Int, chunk: Bytes, size: Int, position: Int, stop: Int) -> Int:
     """Bytes of the file at `position` now in `chunk`; negative: the read failed or the file is shorter than `stop`."""
-    wanted = min(chunk.shape[0], stop - position)
+    wanted = min(size, stop - position)
     have = 0
     while have < wanted:
         got = _pread(descriptor, chunk.ctypes.data + have, wanted - have, position + have)
@@ -216,8 +217,8 @@ def _read_chunk(descriptor: Int, chunk: Bytes, position: Int, stop: Int) -> Int:
     return have
 
 
-def _read_chunk_without_jit(descriptor: Int, chunk: Bytes, position: Int, stop: Int) -> Int:
-    wanted = min(chunk.shape[0], stop - position)
+def _read_chunk_without_jit(descriptor: Int, chunk: Bytes, size: Int, position: Int, stop: Int) -> Int:
+    wanted = min(size, stop - position)
     data = os.pread(descriptor, wanted, position)
     chunk[: len(data)] = np.frombuffer(data, np.uint8)
     return len(data) if len(data) == wanted else -1
@@ -238,10 +239,12 @@ def scan_file(descriptor: Int, start: Int, stop: Int, limit: Int, chunk: Bytes, 
     position = start
     chunk_position = start
     have = 0
+    size = 0
     while position < stop:
         at = position - chunk_position
         if at + CONTROL_PEEK > have and chunk_position + have < stop:
-            have = _read_chunk(descriptor, chunk, position, stop)
+            reach = HEADER_REACH if size > chunk.shape[0] else chunk.shape[0]
+            have = _read_chunk(descriptor, chunk, reach, position, stop)
             if have < 0:
                 return READ_FAILED, row, position
             chunk_position = position

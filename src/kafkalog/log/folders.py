@@ -114,7 +114,7 @@ def _segments(files: Iterable[StoredFile]) -> tuple[Segment, ...]:
         if stored.kind in names.SEGMENT_KINDS and not stored.suffix:
             by_offset.setdefault(stored.base_offset, {})[stored.kind] = stored
     bases = sorted(base for base, group in by_offset.items() if "log" in group)
-    following: list[int | None] = [*bases[1:], None]
+    following: list[int | None] = [*bases[1:], None][: len(bases)]
     return tuple(
         Segment(by_offset[base]["log"], {kind: stored for kind, stored in by_offset[base].items() if kind != "log"}, after)
         for base, after in zip(bases, following, strict=True)

@@ -22,7 +22,7 @@ from kafkalog.kernels import scan
 from kafkalog.kernels.bytes import Ints
 from kafkalog.kernels.resync import ResyncBounds, find_next_entry
 from kafkalog.segment.columns import RecordColumns
-from kafkalog.segment.decode import DecodedWindow, EntryProblem, RecordDecoder, RecordRange
+from kafkalog.segment.decode import HIGHEST, DecodedWindow, EntryProblem, RecordDecoder, RecordRange
 from kafkalog.segment.salvage import SalvageWalk
 from kafkalog.segment.seek import seek_position
 from kafkalog.segment.windows import WINDOW_BYTES, SegmentWalk, Window, WindowBuffers, rows_of
@@ -99,7 +99,10 @@ class _PartitionRead:
             options.record_range, start_offset=max(options.record_range.start_offset, partition.log_start_offset or 0)
         )
         self.aborted: AbortedRanges | None = None
+        self.newest_stop = HIGHEST
         if options.isolation == "read_committed":
+            # Fixed before the replay: what a broker appends later may belong to transactions that the replay did not see.
+            self.newest_stop = self._newest_size()
             replay = replay_transactions(partition, options.limits)
             self.aborted = replay.aborted()
             if replay.first_open_offset is not None:
@@ -110,6 +113,12 @@ class _PartitionRead:
             self.range, options.limits, options.columns, check_crcs=not self.salvage, stop_at_problem=self.strict
         )
         self.buffers = WindowBuffers(options.window_bytes or self._window_bytes())
+
+    def _newest_size(self) -> int:
+        if not self.partition.segments:
+            return 0
+        with self.partition.open_log(self.partition.segments[-1]) as source:
+            return source.size
 
     def _window_bytes(self) -> int:
         """A few offsets are not worth a whole window, least of all from an object store."""
@@ -142,15 +151,16 @@ class _PartitionRead:
 
     def _scan_segment(self, segment: Segment, source: ByteSource) -> Iterator[_Scanned]:
         start = self._seek(segment, source)
+        stop = min(source.size, self.newest_stop) if segment.is_newest else source.size
         yield _Scanned(segment, None, begins=True, skipped=start > 0)
         if self.salvage:
             placement = SegmentPlacement(self.partition, segment, self.options, skipped=start > 0)
-            for salvaged in SalvageWalk(source, start, source.size, self.options.limits, placement).windows(self.buffers):
-                yield _Scanned(segment, salvaged.window, salvaged.entries, salvaged.problems, file_stop=source.size)
+            for salvaged in SalvageWalk(source, start, stop, self.options.limits, placement).windows(self.buffers):
+                yield _Scanned(segment, salvaged.window, salvaged.entries, salvaged.problems, file_stop=stop)
         else:
-            walk = SegmentWalk(source, start, source.size, self.options.limits)
+            walk = SegmentWalk(source, start, stop, self.options.limits)
             for window in walk.windows(self.buffers):
-                yield _Scanned(segment, window, file_stop=source.size)
+                yield _Scanned(segment, window, file_stop=stop)
                 if self._is_beyond(window):
                     return
             if walk.problem is not None:
@@ -315,7 +325,7 @@ def explain_end(segment: Segment, source: ByteSource, problem: SegmentError, lim
     if problem.reason not in ("torn", "torn-write"):
         return problem
     bounds = ResyncBounds(minimum_offset=segment.base_offset - 1, batch_bytes=limits.batch_bytes)
-    found = find_next_entry(source.read_into, problem.position + 1, source.size, bounds)
+    found = find_next_entry(source.read_into, problem.position + 1, problem.position + problem.length, bounds)
     place: dict[str, Any] = {"file": problem.file, "position": problem.position, "length": problem.length}
     if found is None:
         return TornTail("torn", **place, at_tail=True, expected=problem.expected, found=problem.found)

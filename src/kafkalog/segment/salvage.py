@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from kafkalog.errors import CorruptBatch, Limits, SegmentError, TornTail
 from kafkalog.kernels import scan
 from kafkalog.kernels.bytes import Ints
-from kafkalog.kernels.resync import ResyncBounds, Resynchronizer, find_next_entry
+from kafkalog.kernels.resync import FoundEntry, ResyncBounds, Resynchronizer, find_next_entry
 from kafkalog.storage.store import ByteSource
 
 from .decode import crc_error, crc_matches
@@ -111,9 +111,8 @@ class SalvageWalk:
 
         Only offsets that are missing between the two count: an entry stored inside a value stays what it is, a value.
         """
-        if row + 1 >= window.count:
-            return None
-        last, following = int(window.fields[scan.LAST_OFFSET, row]), int(window.fields[scan.BASE_OFFSET, row + 1])
+        stop, following = self._boundary_behind(window, row)
+        last = int(window.fields[scan.LAST_OFFSET, row])
         if last + 1 >= following:
             return None
         bounds = replace(
@@ -121,9 +120,27 @@ class SalvageWalk:
             minimum_offset=max(last, self.placement.bounds().minimum_offset),
             maximum_offset=following - 1,
         )
-        start = int(window.fields[scan.POSITION, row]) + 1
-        found = find_next_entry(self.source.read_into, start, int(window.fields[scan.POSITION, row + 1]), bounds)
-        return bounds if found is not None else None
+        found = find_next_entry(self.source.read_into, int(window.fields[scan.POSITION, row]) + 1, stop, bounds)
+        if found is None or (stop == self.stop and not self._chains_to_the_end(found, bounds)):
+            return None
+        return bounds
+
+    def _boundary_behind(self, window: Window, row: int) -> tuple[int, int]:
+        """The position where the entry after this one begins, by its length, and the first offset there."""
+        if row + 1 < window.count:
+            return int(window.fields[scan.POSITION, row + 1]), int(window.fields[scan.BASE_OFFSET, row + 1])
+        after = int(window.fields[scan.POSITION, row] + window.fields[scan.SIZE, row])
+        found = self.resynchronizer.find(after, self.placement.bounds()) if after < self.stop else None
+        return after, found.base_offset if found is not None else self.placement.bounds().maximum_offset + 1
+
+    def _chains_to_the_end(self, found: FoundEntry, bounds: ResyncBounds) -> bool:
+        """With nothing behind it to bear witness, a swallowed entry counts only if it and its followers end where the file does."""
+        while found.stop < self.stop:
+            following = find_next_entry(self.source.read_into, found.stop, self.stop, bounds)
+            if following is None or following.position != found.stop:
+                return False
+            found = following
+        return True
 
     def _resume_behind(self, error: SegmentError, bounds: ResyncBounds) -> SegmentError:
         """Move on to the next intact entry; the error with the length of what is left out."""
