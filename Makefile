@@ -11,7 +11,7 @@ BENCH_ARGS ?=
 DAMAGE_ARGS ?=
 FUZZ_ARGS ?=
 DOCS_ARGS ?=
-DOCS_MODULE ?= kafkalog.tables.docs
+DOCS_MODULE ?= kafkalog.cli.docs
 SOURCES := src tests $(wildcard benchmarks)
 
 .PHONY: help venv demo test lint format bench damage fuzz docs clean

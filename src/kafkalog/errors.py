@@ -70,6 +70,11 @@ class Limits:
     headers_per_record: int = 10_000
 
 
+def path_text(path: str) -> str:
+    """`path` as text that UTF-8 can hold: the bytes of a name that is not UTF-8 are spelled out."""
+    return path.encode(errors="surrogateescape").decode(errors="backslashreplace")
+
+
 class KafkaLogError(Exception):
     """Everything that kafkalog raises on purpose."""
 
@@ -82,7 +87,7 @@ class StorageError(KafkaLogError, OSError):
     """The bytes could not be had."""
 
     def __init__(self, message: str, *, file: str | None = None) -> None:
-        super().__init__(message)
+        super().__init__(path_text(message))
         self.file = file
 
     def __str__(self) -> str:
@@ -152,15 +157,16 @@ class SegmentError(KafkaLogError):
         super().__init__(self._message())
 
     def _message(self) -> str:
-        where = self.file or "<bytes>"
+        where = path_text(self.file) or "<bytes>"
         if self.position >= 0:
             where += f" at byte {self.position}"
         parts = [f"{where}: {self.reason}: {REASONS[self.reason]}"]
         if self.base_offset >= 0:
             last = f" to {self.last_offset}" if self.last_offset > self.base_offset else ""
             parts.append(f"offsets {self.base_offset}{last}")
-        if self.expected is not None or self.found is not None:
-            parts.append(f"expected {self.expected}, found {self.found}")
+        told = [f"{word} {value}" for word, value in (("expected", self.expected), ("found", self.found)) if value is not None]
+        if told:
+            parts.append(", ".join(told))
         if self.detail:
             parts.append(self.detail)
         return "; ".join(parts)

@@ -10,7 +10,7 @@ import click
 
 from kafkalog import __version__
 
-from .failure import BROKEN_PIPE, CLEAN, exit_code, report_failure
+from .failure import CLEAN, report_failure
 from .manual import EXIT_CODES_TEXT
 from .table import table
 
@@ -53,11 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = _invoke(given)
         if sys.stdout is not None:
             sys.stdout.flush()
-    except Exception as error:
+    except (Exception, KeyboardInterrupt) as error:
         code = report_failure(error)
-    except KeyboardInterrupt as error:
-        code = report_failure(error)
-    if code == BROKEN_PIPE:
         _let_go_of_stdout()
     return code
 
@@ -73,10 +70,13 @@ def _invoke(arguments: list[str]) -> int:
 
 
 def _let_go_of_stdout() -> None:
-    """Python would try to write what is left to the broken pipe once more when it ends."""
+    """If text is left that cannot be written, keep Python from trying once more when it ends."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return
+    except OSError:
+        pass
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.close(nowhere)
-
-
-__all__ = ["exit_code", "kafkalog", "main"]

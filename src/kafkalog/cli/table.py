@@ -65,6 +65,10 @@ class Request:
     choices: dict[str, Any]  # what `Logs.read` takes by the same names
 
 
+def complete_table(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    return [name for name in TABLES if name.startswith(incomplete)]
+
+
 def read_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that say what to read."""
     for option in reversed(
@@ -113,7 +117,7 @@ def read_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command(epilog=EPILOG)
-@click.argument("name", metavar="TABLE")
+@click.argument("name", metavar="TABLE", shell_complete=complete_table)
 @click.argument("path", metavar="PATH")
 @read_options
 @click.option("--limit", type=click.IntRange(0), metavar="N", help="At most this many rows.")

@@ -14,7 +14,7 @@ import numpy as np
 
 from kafkalog.format import batch, message
 
-from ._jit import inline, kernel
+from ._jit import copy_bytes, inline, kernel
 from .bytes import Bytes, Int, Ints
 from .crc import crc32
 
@@ -90,17 +90,6 @@ def _store_int(target: Bytes, at: Int, value: Int, size: Int) -> None:
     """Store the low `size` bytes of `value`, big-endian."""
     for index in range(size):
         target[at + index] = (value >> (8 * (size - 1 - index))) & 0xFF
-
-
-@inline
-def _copy(source: Bytes, start: Int, target: Bytes, at: Int, size: Int) -> None:
-    there = np.uint64(start)
-    here = np.uint64(at)
-    stop = here + np.uint64(size)
-    while here < stop:
-        target[here] = source[there]
-        here += np.uint64(1)
-        there += np.uint64(1)
 
 
 @inline
@@ -214,7 +203,7 @@ def _store_bytes(target: Bytes, at: np.uint64, source: Bytes, start: Int, length
     at = _store_varint(target, at, length)
     if length <= 0:
         return at
-    _copy(source, start, target, at, length)
+    copy_bytes(source, start, target, np.int64(at), length)
     return at + np.uint64(length)
 
 
@@ -257,7 +246,7 @@ def _store_sized(target: Bytes, at: Int, source: Bytes, start: Int, length: Int)
     _store_int(target, at, length, 4)
     at += 4
     if length > 0:
-        _copy(source, start, target, at, length)
+        copy_bytes(source, start, target, at, length)
         at += length
     return at
 

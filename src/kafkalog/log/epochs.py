@@ -11,15 +11,16 @@ from kafkalog.kernels import scan
 
 from .headers import iter_headers
 from .partition import Partition
+from .report import ReadReport
 
 
-def replay_epochs(partition: Partition, limits: Limits) -> list[dict[str, Any]]:
+def replay_epochs(partition: Partition, limits: Limits, unread: ReadReport | None = None) -> list[dict[str, Any]]:
     """One row per epoch of either source, ascending; v0/v1 entries have none."""
     rows: dict[int, dict[str, Any]] = {
         start.epoch: {"leader_epoch": start.epoch, "start_offset": start.start_offset, "batch_count": 0}
         for start in partition.epochs
     }
-    for _, fields in iter_headers(partition, limits):
+    for _, fields in iter_headers(partition, limits, unread):
         epochs = fields[scan.LEADER_EPOCH]
         for epoch in np.unique(epochs[fields[scan.MAGIC] == 2]).tolist():
             of_epoch = epochs == epoch

@@ -4,28 +4,54 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kafkalog.errors import Limits
+import numpy as np
+from crc32c import crc32c
+
+from kafkalog.errors import Limits, StorageError
+from kafkalog.format import batch
 from kafkalog.format.names import MAX_OFFSET
 from kafkalog.kernels import scan
 from kafkalog.kernels.bytes import Ints
 from kafkalog.segment.seek import seek_position
 from kafkalog.segment.windows import SegmentWalk
+from kafkalog.storage.store import ByteSource
 
-from .partition import Partition, Segment
+from .partition import Partition
+from .report import ReadReport
 from .transactions import TransactionReplay
 
 
-def iter_headers(partition: Partition, limits: Limits) -> Iterator[tuple[Segment, Ints]]:
-    """Tables of headers of every segment, as far as each can be followed."""
+def iter_headers(partition: Partition, limits: Limits, unread: ReadReport | None = None) -> Iterator[tuple[ByteSource, Ints]]:
+    """Tables of headers of every segment, as far as each can be followed, with the open file.
+
+    A file that cannot be read is an error, or with `unread` noted there and passed over.
+    """
     for segment in partition.segments:
-        with partition.open_log(segment) as source:
-            for fields in SegmentWalk(source, 0, source.size, limits).headers():
-                yield segment, fields
+        try:
+            with partition.open_log(segment) as source:
+                for fields in SegmentWalk(source, 0, source.size, limits).headers():
+                    yield source, fields
+        except StorageError as error:
+            if unread is None:
+                raise
+            unread.leave_unread(error)
 
 
-def replay_transactions(partition: Partition, limits: Limits) -> TransactionReplay:
-    """All transactions of the partition."""
-    return TransactionReplay().replay(fields for _, fields in iter_headers(partition, limits))
+def replay_transactions(partition: Partition, limits: Limits, unread: ReadReport | None = None) -> TransactionReplay:
+    """All transactions of the partition. A marker whose checksum does not fit is none: its transaction stays open."""
+    headers = iter_headers(partition, limits, unread)
+    return TransactionReplay().replay(_without_damaged_markers(source, fields) for source, fields in headers)
+
+
+def _without_damaged_markers(source: ByteSource, fields: Ints) -> Ints:
+    markers = np.flatnonzero((fields[scan.ATTRIBUTES] & batch.CONTROL != 0) & (fields[scan.MAGIC] == 2))
+    positions, sizes, stored = fields[:, markers][[scan.POSITION, scan.SIZE, scan.CRC]].tolist()
+    damaged = [
+        row
+        for row, position, size, crc in zip(markers.tolist(), positions, sizes, stored, strict=True)
+        if crc32c(source.read(position + batch.CRC_START, size - batch.CRC_START)) != crc
+    ]
+    return np.delete(fields, damaged, axis=1) if damaged else fields
 
 
 def end_offset(partition: Partition, limits: Limits) -> int:

@@ -15,6 +15,7 @@ from kafkalog.kernels.bytes import Ints
 
 from .headers import iter_headers
 from .partition import Partition
+from .report import ReadReport
 
 NONE = -1
 
@@ -61,11 +62,11 @@ class ProducerState:
             self.offset_delta = 0
 
 
-def replay_producers(partition: Partition, limits: Limits) -> tuple[int, list[dict[str, Any]]]:
+def replay_producers(partition: Partition, limits: Limits, unread: ReadReport | None = None) -> tuple[int, list[dict[str, Any]]]:
     """(the offset behind the last entry, every producer's state there, by producer id). Nothing expires in a replay."""
     states: dict[int, ProducerState] = {}
     end_offset = 0
-    for _, fields in iter_headers(partition, limits):
+    for _, fields in iter_headers(partition, limits, unread):
         end_offset = int(fields[scan.LAST_OFFSET, -1]) + 1
         for row in np.flatnonzero((fields[scan.PRODUCER_ID] >= 0) & (fields[scan.MAGIC] == 2)).tolist():
             header = fields[:, row]

@@ -98,6 +98,7 @@ class _PartitionRead:
         self.range = replace(
             options.record_range, start_offset=max(options.record_range.start_offset, partition.log_start_offset or 0)
         )
+        self.last_checked_offset = self.range.last_offset
         self.aborted: AbortedRanges | None = None
         self.newest_stop = HIGHEST
         if options.isolation == "read_committed":
@@ -105,8 +106,10 @@ class _PartitionRead:
             self.newest_stop = self._newest_size()
             replay = replay_transactions(partition, options.limits)
             self.aborted = replay.aborted()
-            if replay.first_open_offset is not None:
-                self.range = replace(self.range, stop_offset=min(self.range.stop_offset, replay.first_open_offset))
+            if replay.first_open_offset is not None and replay.first_open_offset < self.range.stop_offset:
+                # A transaction without a marker: open, or its marker is damaged. Only a look at all that follows can tell.
+                self.range = replace(self.range, stop_offset=replay.first_open_offset)
+                self.last_checked_offset = HIGHEST
         self.salvage = options.on_damage == "salvage"
         self.strict = options.on_damage == "strict"
         self.decoder = RecordDecoder(
@@ -126,10 +129,6 @@ class _PartitionRead:
         return NARROW_WINDOW_BYTES if narrow else WINDOW_BYTES
 
     def run(self) -> Iterator[RecordSlice]:
-        for problem in self.partition.problems:
-            if self.strict:
-                raise StorageError(problem, file=self.partition.folder)
-            self.report.unread.append(problem)
         for scanned, decoded in ordered(self._decode, self._scan(), self.options.thread_count):
             yield from self._give_out(scanned, decoded)
             if scanned.window is not None:
@@ -139,7 +138,7 @@ class _PartitionRead:
 
     def _scan(self) -> Iterator[_Scanned]:
         for segment in self.partition.segments_from(self.range.start_offset):
-            if segment.base_offset > self.range.last_offset:
+            if segment.base_offset > self.last_checked_offset:
                 return
             try:
                 with self.partition.open_log(segment) as source:
@@ -179,8 +178,8 @@ class _PartitionRead:
         )
 
     def _is_beyond(self, window: Window) -> bool:
-        """Whether the offsets that were asked for end before this window does."""
-        return int(window.fields[scan.BASE_OFFSET, -1]) > self.range.last_offset
+        """Whether the offsets that are to be checked end before this window does."""
+        return int(window.fields[scan.BASE_OFFSET, -1]) > self.last_checked_offset
 
     # -- decoding (on worker threads) ----------------------------------------------------------------------------------------
 
@@ -196,19 +195,19 @@ class _PartitionRead:
         return self.decoder.decode(scanned.window, entries, None if wanted.all() else wanted)
 
     def _in_range(self, fields: Ints) -> NDArray[np.bool_]:
-        """Entries that may hold records within the range; the others are not even checked."""
-        exact = header_bases(fields)
+        """Entries that may hold offsets within the range; the others are not even checked."""
         impossible = (fields[scan.LAST_OFFSET] < fields[scan.BASE_OFFSET]) | (fields[scan.LAST_OFFSET] < 0)
         chosen: NDArray[np.bool_] = (fields[scan.LAST_OFFSET] >= self.range.start_offset) | impossible
-        chosen &= exact <= self.range.last_offset
-        # A v1 wrapper's timestamp may be stale (0.10.0 brokers), so only v2 headers and single messages rule a time out.
-        latest_known = (fields[scan.MAGIC] == 2) | ((fields[scan.MAGIC] == 1) & (exact >= 0))
-        chosen &= ~latest_known | (fields[scan.MAX_TIMESTAMP] >= self.range.start_time_ms)
+        chosen &= header_bases(fields) <= self.last_checked_offset
         return chosen
 
     def _wanted(self, fields: Ints) -> NDArray[np.bool_]:
-        """Entries whose records are to be given out. Their attributes say so, and count only if the checksum fits."""
-        wanted = np.ones(fields.shape[1], np.bool_)
+        """Entries that may hold records to be given out. Their headers say so, and count only if the checksum fits."""
+        exact = header_bases(fields)
+        wanted: NDArray[np.bool_] = exact <= self.range.last_offset
+        # A v1 wrapper's timestamp may be stale (0.10.0 brokers), so only v2 headers and single messages rule a time out.
+        latest_known = (fields[scan.MAGIC] == 2) | ((fields[scan.MAGIC] == 1) & (exact >= 0))
+        wanted &= ~latest_known | (fields[scan.MAX_TIMESTAMP] >= self.range.start_time_ms)
         if not self.options.include_control:
             wanted &= (fields[scan.ATTRIBUTES] & batch.CONTROL == 0) | (fields[scan.MAGIC] < 2)
         if self.aborted is not None:

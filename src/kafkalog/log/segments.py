@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kafkalog.errors import Limits
+from kafkalog.errors import Limits, StorageError
 from kafkalog.format import batch
 from kafkalog.format.names import MAX_OFFSET
 from kafkalog.kernels import scan
@@ -18,16 +18,27 @@ from kafkalog.storage.store import ByteSource
 
 from .order import header_bases
 from .partition import Partition, Segment
+from .report import ReadReport
 
 MILLION = 1_000_000
 
 
-def summarise_segments(partition: Partition, limits: Limits, *, deep: bool) -> Iterator[dict[str, Any]]:
-    """One row per segment, live ones first. Without `deep` an index may spare the walk to the last entry."""
+def summarise_segments(
+    partition: Partition, limits: Limits, unread: ReadReport | None = None, *, deep: bool
+) -> Iterator[dict[str, Any]]:
+    """One row per segment, live ones first. Without `deep` an index may spare the walk to the last entry.
+
+    A file that cannot be read is an error, or with `unread` noted there, and its row has only what its name says.
+    """
     for segment in (*partition.segments, *_left_over(partition)):
         row = _named(segment)
-        with partition.open_log(segment) as source:
-            row |= _deep(source, limits) if deep else _shallow(partition, segment, source, limits)
+        try:
+            with partition.open_log(segment) as source:
+                row |= _deep(source, limits) if deep else _shallow(partition, segment, source, limits)
+        except StorageError as error:
+            if unread is None:
+                raise
+            unread.leave_unread(error)
         yield row
 
 

@@ -203,7 +203,8 @@ class _Work:
         payloads[kernel.START] = fields[scan.POSITION] - self.window.position
         payloads[kernel.STOP] = payloads[kernel.START] + fields[scan.SIZE]
         payloads[kernel.START] += np.where(fields[scan.MAGIC] == 2, batch.HEADER_SIZE, 0)
-        payloads[kernel.IN_ARENA] = fields[scan.ATTRIBUTES] & batch.CODEC_MASK != 0
+        # Of a batch without records Kafka reads the header only, whatever codec it names.
+        payloads[kernel.IN_ARENA] = (fields[scan.ATTRIBUTES] & batch.CODEC_MASK != 0) & (fields[scan.COUNT] != 0)
         return payloads
 
     def run(self) -> None:

@@ -27,6 +27,7 @@ from kafkalog.kernels.bytes import Bytes, Ints
 
 BATCH_BYTES = 16_384  # the producer's batch.size
 SLICE_ROWS = 1 << 16
+TARGET_BYTES = 4 << 20
 MAX_INT16, MAX_INT32, MAX_INT64 = (1 << 15) - 1, (1 << 31) - 1, (1 << 63) - 1
 WIDE_HEADERS = pa.large_list(pa.struct([pa.field("key", pa.large_binary()), pa.field("value", pa.large_binary())]))
 NO_FLAGS: Bytes = np.empty(0, np.uint8)
@@ -162,6 +163,18 @@ class _Planned:
         offsets: Ints = self.columns.offsets[self.batches[kernel.FIRST_ROW, 1:] - 1]
         return offsets
 
+    def pieces(self) -> Iterator[_Planned]:
+        """The same batches, few enough at a time for a buffer of TARGET_BYTES; a batch that is larger comes alone."""
+        stops = self.batches[kernel.STOP, :-1]
+        first = 0
+        while first < self.count:
+            start = self.batches[kernel.START, first]
+            last = max(first + 1, int(np.searchsorted(stops, start + TARGET_BYTES, side="right")))
+            batches = self.batches[:, first : last + 1].copy()
+            batches[kernel.START : kernel.STOP + 1] -= start
+            yield _Planned(self.columns, self.sizes, batches)
+            first = last
+
     def target(self) -> Bytes:
         return np.empty(int(self.batches[kernel.STOP, self.count - 1]), np.uint8)
 
@@ -187,6 +200,7 @@ class _Rows:
         self.horizon = kernel.NO_HORIZON if form.delete_horizon_ms is None else form.delete_horizon_ms
 
     def planned(self) -> Iterator[_Planned]:
+        """All rows, some batches at a time."""
         start = 0
         before = -1
         size = SLICE_ROWS
@@ -198,8 +212,8 @@ class _Rows:
                 if planned.count == 1:
                     size *= 2
                     continue
-                planned = _Planned(planned.columns, planned.sizes, np.ascontiguousarray(planned.batches[:, :-1]))
-            yield planned
+                planned = _Planned(planned.columns, planned.sizes, planned.batches[:, :-1])
+            yield from planned.pieces()
             start += int(planned.batches[kernel.FIRST_ROW, -1])
             before = int(planned.last_offsets[-1])
             size = SLICE_ROWS
@@ -218,7 +232,7 @@ class _Rows:
         if status != kernel.OK:
             where = f"row {start + row} with offset {columns.offsets[row]} and timestamp {columns.timestamps[row]}"
             raise UsageError(f"{where} cannot be encoded: {FAULTS[status]}")
-        return _Planned(columns, sizes, np.ascontiguousarray(batches[:, : count + 1]))
+        return _Planned(columns, sizes, batches[:, : count + 1])
 
 
 def _iter_batches(

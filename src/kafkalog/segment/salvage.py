@@ -134,7 +134,7 @@ class SalvageWalk:
         return after, found.base_offset if found is not None else self.placement.bounds().maximum_offset + 1
 
     def _chains_to_the_end(self, found: FoundEntry, bounds: ResyncBounds) -> bool:
-        """With nothing behind it to bear witness, a swallowed entry counts only if it and its followers end where the file does."""
+        """With nothing behind to bear witness, a swallowed entry counts only if it and its followers end where the file does."""
         while found.stop < self.stop:
             following = find_next_entry(self.source.read_into, found.stop, self.stop, bounds)
             if following is None or following.position != found.stop:

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from kafkalog.errors import path_text
 from kafkalog.format import batch
 from kafkalog.format.sequence import MAX_SEQUENCE, NO_SEQUENCE
 from kafkalog.kernels import scan
@@ -50,11 +51,11 @@ def batch_batches(
 def _column(found: BatchHeaders, name: str, constants: Constants) -> pa.Array:
     rows = found.fields.shape[1]
     if name == "topic":
-        return constants.array(found.partition.topic, pa.string(), rows)
+        return constants.array(path_text(found.partition.topic), pa.string(), rows)
     if name == "partition":
         return constants.array(found.partition.partition, pa.int32(), rows)
     if name == "file":
-        return constants.array(found.file, pa.string(), rows)
+        return constants.array(path_text(found.file), pa.string(), rows)
     if name == "base_offset":
         return _nullable(found.base_offsets, found.base_offsets >= 0)
     if name == "crc_valid":

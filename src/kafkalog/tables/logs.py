@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from kafkalog.errors import Limits, UsageError
+from kafkalog.errors import Limits, StorageError, UsageError
 from kafkalog.kernels._jit import announce_compilation
 from kafkalog.log.folders import find_partitions
 from kafkalog.log.follow import follow_partitions
@@ -150,11 +150,22 @@ class Logs:
 def _batches(
     table: str, partitions: list[Partition], schema: pa.Schema, options: ReadOptions, report: ReadReport
 ) -> Iterator[pa.RecordBatch]:
+    readable = _readable(partitions, options, report)
     if table == "records":
-        return record_batches(partitions, schema, options, report)
+        return record_batches(readable, schema, options, report)
     if table == "batches":
-        return batch_batches(partitions, schema, options, report)
-    return rows.row_batches(ROW_TABLES[table](partitions, options, report), schema)
+        return batch_batches(readable, schema, options, report)
+    return rows.row_batches(ROW_TABLES[table](readable, options, report), schema)
+
+
+def _readable(partitions: Iterable[Partition], options: ReadOptions, report: ReadReport) -> Iterator[Partition]:
+    """The partitions in turn; what storage would not show of one is an error, or noted in the report."""
+    for partition in partitions:
+        for problem in partition.problems:
+            if options.on_damage == "strict":
+                raise StorageError(problem, file=partition.folder)
+            report.unread.append(problem)
+        yield partition
 
 
 def _options(

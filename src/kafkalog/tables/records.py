@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
+from kafkalog.errors import path_text
 from kafkalog.log.partition import Partition
 from kafkalog.log.reading import ReadOptions, RecordSlice, read_records
 from kafkalog.log.report import ReadReport
@@ -35,10 +36,10 @@ def iter_record_batches(
 def _column(found: RecordSlice, name: str, constants: Constants) -> pa.Array:
     rows = found.stop - found.start
     if name == "topic":
-        return constants.array(found.partition.topic, pa.string(), rows)
+        return constants.array(path_text(found.partition.topic), pa.string(), rows)
     if name == "partition":
         return constants.array(found.partition.partition, pa.int32(), rows)
     if name == "file":
-        return constants.array(found.columns.window.file, pa.string(), rows)
+        return constants.array(path_text(found.columns.window.file), pa.string(), rows)
     column = found.columns.column(name, constants)
     return column if rows == found.columns.rows else column.slice(found.start, rows)

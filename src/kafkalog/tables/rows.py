@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from kafkalog.errors import SegmentError, StorageError
+from kafkalog.errors import SegmentError, StorageError, path_text
 from kafkalog.format import index
 from kafkalog.format.snapshot import decode_snapshot
 from kafkalog.log.epochs import replay_epochs
@@ -29,19 +29,29 @@ INDEX_KINDS = {"index": "offset", "timeindex": "time", "txnindex": "transaction"
 
 def row_batches(rows: Iterable[Row], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Rows as Arrow batches; a column that a row does not have is null."""
-    remaining = iter(rows)
+    remaining = (_as_text(row) for row in rows)
     while chunk := list(islice(remaining, CHUNK_ROWS)):
         yield pa.RecordBatch.from_pylist(chunk, schema=schema) if len(schema) else record_batch([], schema, len(chunk))
+
+
+def _as_text(row: Row) -> Row:
+    names = {name: path_text(row[name]) for name in ("topic", "file") if row.get(name) is not None}
+    return {**row, **names}
 
 
 def place(partition: Partition) -> Row:
     return {"topic": partition.topic, "partition": partition.partition}
 
 
+def _unread(options: ReadOptions, report: ReadReport) -> ReadReport | None:
+    """Where files that cannot be read are noted; None: they are errors."""
+    return None if options.on_damage == "strict" else report
+
+
 def segment_rows(partitions: Iterable[Partition], options: ReadOptions, report: ReadReport) -> Iterator[Row]:
     deep = bool(options.columns & {"batch_count", "record_count", "max_timestamp_ms", "magics", "codecs"})
     for partition in partitions:
-        for row in summarise_segments(partition, options.limits, deep=deep):
+        for row in summarise_segments(partition, options.limits, _unread(options, report), deep=deep):
             yield {**place(partition), **row}
 
 
@@ -103,7 +113,7 @@ def producer_rows(partitions: Iterable[Partition], options: ReadOptions, report:
             if stored.kind == "snapshot" and not stored.suffix:
                 yield from _snapshot_rows(partition, stored, options, report)
         if partition.segments:
-            end_offset, producers = replay_producers(partition, options.limits)
+            end_offset, producers = replay_producers(partition, options.limits, _unread(options, report))
             for row in producers:
                 yield {**place(partition), "source": "replay", "snapshot_offset": end_offset, **row}
 
@@ -136,13 +146,13 @@ def _snapshot_rows(partition: Partition, stored: StoredFile, options: ReadOption
 
 def epoch_rows(partitions: Iterable[Partition], options: ReadOptions, report: ReadReport) -> Iterator[Row]:
     for partition in partitions:
-        for row in replay_epochs(partition, options.limits):
+        for row in replay_epochs(partition, options.limits, _unread(options, report)):
             yield {**place(partition), **row}
 
 
 def transaction_rows(partitions: Iterable[Partition], options: ReadOptions, report: ReadReport) -> Iterator[Row]:
     for partition in partitions:
-        replay = replay_transactions(partition, options.limits)
+        replay = replay_transactions(partition, options.limits, _unread(options, report))
         for transaction in sorted([*replay.finished, *replay.open.values()], key=lambda found: found.first_offset):
             yield {**place(partition), **_transaction_row(transaction)}
 

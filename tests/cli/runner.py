@@ -1,0 +1,97 @@
+"""The console script as a user types it: in a pipe, on a pseudo-terminal, in this process."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from fcntl import ioctl
+from pathlib import Path
+
+from kafkalog.format.names import segment_file_name
+from kafkalog.format.reference import Record, encode_batch
+
+COMMAND = [sys.executable, "-m", "kafkalog"]
+FIRST_READ = "kafkalog: compiling its kernels"
+
+
+@dataclass(frozen=True)
+class Ended:
+    code: int
+    out: bytes
+    errors: str
+
+    @property
+    def text(self) -> str:
+        return self.out.decode()
+
+
+Run = Callable[..., Ended]
+
+
+def own_lines(errors: str) -> str:
+    """Standard error without the notice of a first compilation."""
+    return "".join(line for line in errors.splitlines(keepends=True) if not line.startswith(FIRST_READ))
+
+
+def run_child(*arguments: object, timeout: float = 120) -> Ended:
+    done = subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, timeout=timeout, check=False)
+    return Ended(done.returncode, done.stdout, own_lines(done.stderr.decode()))
+
+
+def run_on_terminal(*arguments: object, columns: int = 100, timeout: float = 120, program: str = "") -> Ended:
+    """Standard output and error are a terminal; what both wrote comes as `out`, with plain line ends.
+
+    With `program`, that Python text runs instead of the console script.
+    """
+    leader, follower = pty.openpty()
+    ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    environment = {**os.environ, "TERM": "xterm-256color", "LANG": "C.UTF-8"}
+    for name in ("NO_COLOR", "COLUMNS", "LINES"):
+        environment.pop(name, None)
+    command = [*([sys.executable, "-c", program] if program else COMMAND), *map(str, arguments)]
+    with subprocess.Popen(command, stdin=follower, stdout=follower, stderr=follower, env=environment) as child:
+        os.close(follower)
+        seen = _read_terminal(leader, time.monotonic() + timeout)
+        code = child.wait(timeout)
+    os.close(leader)
+    return Ended(code, own_lines(seen.replace(b"\r\n", b"\n").decode()).encode(), "")
+
+
+def _read_terminal(leader: int, deadline: float) -> bytes:
+    seen = b""
+    while time.monotonic() < deadline:
+        if select.select([leader], [], [], 1)[0]:
+            try:
+                part = os.read(leader, 1 << 16)
+            except OSError:  # how Linux says that the last user of a terminal has left
+                break
+            if not part:
+                break
+            seen += part
+    return seen
+
+
+def without_styles(text: str) -> str:
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
+def write_topic(folder: Path, name: str, *batches: bytes, base_offset: int = 0) -> Path:
+    """A partition folder with one segment of these entries; the path of the segment."""
+    (folder / name).mkdir(parents=True, exist_ok=True)
+    path = folder / name / segment_file_name(base_offset)
+    path.write_bytes(b"".join(batches))
+    return path
+
+
+def batch_of(*values: bytes | None, base_offset: int = 0, key: bytes | None = None, header: bytes | None = None) -> bytes:
+    headers = () if header is None else ((header, header),)
+    return encode_batch([Record(base_offset + number, 1000 + number, key, value, headers) for number, value in enumerate(values)])
