@@ -26,7 +26,7 @@ from .writers import BINARY_FORMATS, Writer, open_writer
 
 # Options that a table does not have a use for are refused: silence would look like an answer.
 ONLY_RECORDS = ("start_time", "stop_time", "isolation", "include_control", "neighbours")
-ONLY_RECORDS_AND_BATCHES = ("start_offset", "stop_offset", "allow_disorder")
+ONLY_RECORDS_AND_BATCHES = ("start_offset", "stop_offset", "allow_disorder", "skip_io_errors")
 NOT_GIVEN = (None, False, "read_uncommitted")
 
 

@@ -108,6 +108,11 @@ def read_options(command: Callable[..., Any]) -> Callable[..., Any]:
             ),
             click.option("--allow-disorder", is_flag=True, help="Read entries whose offsets or leader epochs go back."),
             click.option(
+                "--skip-io-errors",
+                is_flag=True,
+                help="Go on where the device cannot read, 4 KiB at a time; what lies there counts as damage. Not with strict.",
+            ),
+            click.option(
                 "--threads", type=click.IntRange(1), metavar="N", help="Windows decoded at once.  [default: cores, at most 4]"
             ),
         )

@@ -18,7 +18,7 @@ from kafkalog.storage.store import ByteSource
 
 from .order import header_bases
 from .partition import Partition, Segment
-from .reading import ReadOptions, SegmentPlacement, explain_end
+from .reading import ReadOptions, SegmentPlacement, explain_end, open_log
 from .report import ReadReport
 
 
@@ -57,7 +57,7 @@ class _PartitionBatches:
             if segment.base_offset > wanted.last_offset:
                 return
             try:
-                with self.partition.open_log(segment) as source:
+                with open_log(self.partition, segment, self.options, self.report) as source:
                     for found in self._read_segment(segment, source):
                         kept = self._within(found)
                         self.report.kept_batches += kept.fields.shape[1]

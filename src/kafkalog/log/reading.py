@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkalog.errors import CorruptBatch, Limits, SegmentError, StorageError, TornTail
+from kafkalog.errors import CorruptBatch, KafkaLogError, Limits, SegmentError, StorageError, TornTail
 from kafkalog.format import batch
 from kafkalog.kernels import scan
 from kafkalog.kernels.bytes import Ints
@@ -26,6 +26,7 @@ from kafkalog.segment.decode import HIGHEST, DecodedWindow, EntryProblem, Record
 from kafkalog.segment.salvage import SalvageWalk
 from kafkalog.segment.seek import seek_position
 from kafkalog.segment.windows import WINDOW_BYTES, SegmentWalk, Window, WindowBuffers, rows_of
+from kafkalog.storage.patched import PatchedSource
 from kafkalog.storage.store import ByteSource
 
 from .headers import replay_transactions
@@ -50,6 +51,7 @@ class ReadOptions:
     include_control: bool = False
     neighbours: bool = False
     allow_disorder: bool = False
+    skip_io_errors: bool = False
     threads: int | None = None
     limits: Limits = field(default_factory=Limits)
     window_bytes: int | None = None
@@ -81,6 +83,17 @@ class RecordSlice:
     columns: RecordColumns
     start: int
     stop: int
+
+
+def open_log(partition: Partition, segment: Segment, options: ReadOptions, report: ReadReport) -> ByteSource:
+    """The segment's log file, on request with zeros where the device fails; the report names those places."""
+    source = partition.open_log(segment)
+    if not options.skip_io_errors:
+        return source
+    file = segment.log.path
+    return PatchedSource(
+        source, lambda position, size: report.drop(CorruptBatch("unreadable", file=file, position=position, length=size))
+    )
 
 
 def read_records(partitions: Iterable[Partition], options: ReadOptions, report: ReadReport) -> Iterator[RecordSlice]:
@@ -141,7 +154,7 @@ class _PartitionRead:
             if segment.base_offset > self.last_checked_offset:
                 return
             try:
-                with self.partition.open_log(segment) as source:
+                with open_log(self.partition, segment, self.options, self.report) as source:
                     yield from self._scan_segment(segment, source)
             except StorageError as error:
                 if self.strict:
@@ -227,7 +240,7 @@ class _PartitionRead:
             for problem in problems:
                 self._handle(self._torn_by_crash(problem.error, scanned), scanned.segment)
         for error in scanned.problems:
-            self._handle(error, scanned.segment)
+            self._handle(self._torn_by_crash(error, scanned), scanned.segment)
         if scanned.ends:
             self._check_end(scanned.segment)
 
@@ -370,8 +383,16 @@ def ordered(
         return
     pool = ThreadPoolExecutor(threads, thread_name_prefix="kafkalog")
     waiting: deque[tuple[_Scanned, Future[DecodedWindow | None]]] = deque()
+    failure: KafkaLogError | None = None
     try:
-        for item in items:
+        while True:
+            try:
+                item = next(items)
+            except StopIteration:
+                break
+            except KafkaLogError as error:  # what was scanned before it comes out first
+                failure = error
+                break
             waiting.append((item, pool.submit(work, item)))
             if len(waiting) > threads:
                 first, future = waiting.popleft()
@@ -379,5 +400,7 @@ def ordered(
         while waiting:
             first, future = waiting.popleft()
             yield first, future.result()
+        if failure is not None:
+            raise failure
     finally:
         pool.shutdown(wait=True, cancel_futures=True)

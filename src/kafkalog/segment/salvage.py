@@ -144,6 +144,9 @@ class SalvageWalk:
 
     def _resume_behind(self, error: SegmentError, bounds: ResyncBounds) -> SegmentError:
         """Move on to the next intact entry; the error with the length of what is left out."""
+        if error.reason == "zero-tail":  # looked at to the end already, without reading its holes
+            self.position = self.stop
+            return error
         found = self.resynchronizer.find(error.position + 1, bounds)
         self.position = found.position if found is not None else self.stop
         length = self.position - error.position

@@ -74,6 +74,7 @@ class Logs:
         include_control: bool = False,
         neighbours: bool = False,
         allow_disorder: bool = False,
+        skip_io_errors: bool = False,
         threads: int | None = None,
         limits: Limits | None = None,
         report: ReadReport | None = None,
@@ -86,6 +87,7 @@ class Logs:
         "salvage" also finds its way behind a broken length. What is left out is in `report`, or in `self.report`.
         `neighbours` takes the log to be never compacted and its leader-epoch-checkpoint to be right: what differs is damage.
         `allow_disorder` reads entries whose offsets or epochs go back.
+        `skip_io_errors` (not with "strict") takes 4 KiB that the device cannot read as zeros: what lies there is damage.
         `threads`: how many windows are decoded at once; by default the cores of this process, at most 4.
         """
         kind = find_table(table)
@@ -98,6 +100,7 @@ class Logs:
             include_control=include_control,
             neighbours=neighbours,
             allow_disorder=allow_disorder,
+            skip_io_errors=skip_io_errors,
             threads=threads,
             limits=limits,
         )
@@ -177,9 +180,12 @@ def _options(
     include_control: bool = False,
     neighbours: bool = False,
     allow_disorder: bool = False,
+    skip_io_errors: bool = False,
     threads: int | None = None,
     limits: Limits | None = None,
 ) -> ReadOptions:
+    if skip_io_errors and on_damage == "strict":
+        raise UsageError('skip_io_errors needs on_damage="skip" or "salvage": "strict" would stop at what could not be read')
     return ReadOptions(
         columns=frozenset(schema.names),
         record_range=record_range,
@@ -188,6 +194,7 @@ def _options(
         include_control=include_control,
         neighbours=neighbours,
         allow_disorder=allow_disorder,
+        skip_io_errors=skip_io_errors,
         threads=_positive("threads", threads),
         limits=limits or Limits(),
     )
