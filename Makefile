@@ -49,6 +49,7 @@ bench: $(READY)  ## the benchmarks against peers; writes docs/benchmarks.md
 
 damage: $(READY)  ## the whole damage campaign: every bit, every cut
 	$(RUN) -m tests.damage.campaign $(DAMAGE_ARGS)
+	$(RUN) -m tests.interop.hostile
 
 fuzz: $(READY)  ## the fuzzers
 	$(RUN) -m tests.fuzz.run $(FUZZ_ARGS)

@@ -1,0 +1,84 @@
+"""Clients of a live broker, each a process of its own: python -m tests.interop.live.clients COMMAND BOOTSTRAP TOPIC [ISOLATION]
+
+    produce       RECORDS records, a share of them with each codec
+    transactions  TRANSACTIONS transactions that end either way, the last one left open, with plain records between
+    consume       what a consumer gets, from the beginning to where it has to wait: a JSON list of [offset, value]
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+
+# The client library is imported where it is used: tests import this module for what its clients write.
+RECORDS = 24_000
+CODECS = (None, "gzip", "snappy", "lz4")
+TRANSACTIONS = 24
+CONSUME_SECONDS = 20
+
+
+def value_of(number: int) -> bytes:
+    return b"%d-" % number + b"payload " * (number % 40)
+
+
+def is_aborted(transaction: int) -> bool:
+    return transaction % 3 == 1
+
+
+def produce(bootstrap: str, topic: str) -> None:
+    from kafka import KafkaProducer
+
+    share = RECORDS // len(CODECS)
+    for turn, codec in enumerate(CODECS):
+        producer = KafkaProducer(bootstrap_servers=bootstrap, compression_type=codec, linger_ms=2, batch_size=4000)
+        for number in range(turn * share, (turn + 1) * share):
+            producer.send(topic, key=b"%d" % number, value=value_of(number), headers=[("n", b"%d" % number)])
+        producer.flush()
+        producer.close()
+
+
+def write_transactions(bootstrap: str, topic: str) -> None:
+    from kafka import KafkaProducer
+
+    plain = KafkaProducer(bootstrap_servers=bootstrap)
+    producer = KafkaProducer(bootstrap_servers=bootstrap, transactional_id="kafkalog")
+    producer.init_transactions()
+    for turn in range(TRANSACTIONS):
+        producer.begin_transaction()
+        for number in range(20):
+            producer.send(topic, value=b"transaction %d record %d" % (turn, number))
+            if number == 10:
+                producer.flush()
+                plain.send(topic, value=b"plain %d" % turn).get(10)
+        producer.flush()
+        if turn == TRANSACTIONS - 1:
+            os._exit(0)  # closing the producer would end its transaction
+        if is_aborted(turn):
+            producer.abort_transaction()
+        else:
+            producer.commit_transaction()
+
+
+def consume(bootstrap: str, topic: str, isolation: str) -> None:
+    from kafka import KafkaConsumer, TopicPartition
+
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap, isolation_level=isolation, auto_offset_reset="earliest")
+    place = TopicPartition(topic, 0)
+    consumer.assign([place])
+    (end,) = consumer.end_offsets([place]).values()
+    rows: list[tuple[int, str]] = []
+    deadline = time.monotonic() + CONSUME_SECONDS
+    while consumer.position(place) < end and time.monotonic() < deadline:
+        for records in consumer.poll(timeout_ms=200).values():
+            rows += [(record.offset, record.value.decode()) for record in records]
+    consumer.close()
+    sys.stdout.write(json.dumps(rows))
+
+
+COMMANDS: dict[str, Callable[..., None]] = {"produce": produce, "transactions": write_transactions, "consume": consume}
+
+if __name__ == "__main__":
+    COMMANDS[sys.argv[1]](*sys.argv[2:])
