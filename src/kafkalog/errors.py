@@ -72,7 +72,7 @@ class Limits:
 
 def path_text(path: str) -> str:
     """`path` as text that UTF-8 can hold: the bytes of a name that is not UTF-8 are spelled out."""
-    return path.encode(errors="surrogateescape").decode(errors="backslashreplace")
+    return path.encode(errors="backslashreplace").decode()
 
 
 class KafkaLogError(Exception):

@@ -383,6 +383,14 @@ def test_an_offset_range_does_not_hide_the_marker_of_an_aborted_transaction(tran
     assert read_offsets(transactions, isolation="read_committed", start_offset=2, stop_offset=7) == [2, 6]
 
 
+def test_a_damaged_marker_does_not_end_a_committed_read_in_silence(tmp_path: Path) -> None:
+    damaged_marker = bytearray(marker(5, 1, commit=True))
+    damaged_marker[45] ^= 1  # another producer's, so that the transaction looks open
+    write_segment(tmp_path / "a-0", 0, made_batch(0, 3), transactional_batch(3, 2, 1), bytes(damaged_marker), made_batch(6, 3))
+    with pytest.raises(kafkalog.CorruptBatch):
+        read_offsets(tmp_path, isolation="read_committed")
+
+
 def test_transactions_tell_their_state(transactions: Path) -> None:
     columns = ["producer_id", "state", "first_offset", "last_offset", "marker_offset", "record_count", "coordinator_epoch"]
     assert [tuple(row.values()) for row in read_rows(transactions, "transactions", columns)] == [

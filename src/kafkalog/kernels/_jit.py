@@ -7,6 +7,7 @@ switch that a warm cache ignores, and `uint8` arithmetic that wraps when the JIT
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import sys
@@ -61,6 +62,7 @@ _settings: Any = numba.config
 JIT_OFF = bool(_settings.DISABLE_JIT)
 
 
+@functools.cache
 def announce_compilation() -> None:
     """One line on a terminal's stderr before the first, slow compilation of a fresh install."""
     if JIT_OFF or (CACHE_FOLDER is not None and any(CACHE_FOLDER.glob("**/*.nbi"))):

@@ -120,7 +120,8 @@ class Logs:
         """Records as `read` gives them, and then those that a running broker appends, until `stop()` is true.
 
         Takes the choices of `read`. Each batch belongs to one partition. New segments are taken up as they appear; a write
-        under way is waited for, and with `isolation="read_committed"` an open transaction is.
+        under way is waited for, and with `isolation="read_committed"` an open transaction is. What is there when `stop()` turns
+        true still comes.
         """
         schema = find_table("records").schema(columns)
         chosen = self._choose(choices.pop("topics", None), choices.pop("partitions", None))
@@ -147,6 +148,10 @@ class Logs:
                 known = ", ".join(sorted({partition.topic for partition in chosen})) or "none"
                 raise UsageError(f"{self.path}: no topic {topic!r} here; there are: {known}")
         chosen = [partition for partition in chosen if topics is None or partition.topic in topics]
+        missing = sorted(set(numbers or ()) - {partition.partition for partition in chosen})
+        if missing:
+            known = ", ".join(map(str, sorted({partition.partition for partition in chosen})))
+            raise UsageError(f"{self.path}: no partition {missing[0]} here; there are: {known}")
         return [partition for partition in chosen if numbers is None or partition.partition in numbers]
 
 
