@@ -264,7 +264,7 @@ def test_topics_and_partition_numbers_narrow_a_read(log_directory: Path) -> None
     columns = ["topic", "partition"]
     chosen = read_rows(log_directory, "segments", columns, topics=["orders", "clicks"], partitions=[0, 10])
     assert [(row["topic"], row["partition"]) for row in chosen] == [("clicks", 0), ("orders", 0), ("orders", 10)]
-    with pytest.raises(UsageError, match="no partition 7 here; there are: 0, 1, 10"):
+    with pytest.raises(kafkalog.UsageError, match="no partition 7 here; there are: 0, 1, 10"):
         read_rows(log_directory, "records", columns, topics=["orders"], partitions=[7])
 
 
