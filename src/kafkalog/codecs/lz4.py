@@ -36,6 +36,9 @@ BLOCK_SIZE = 64 << 10
 _STORED = 0x8000_0000
 _SIZE = 0x7FFF_FFFF
 _LONGEST_HEADER = 15
+# Most batches are one block in a frame of Kafka's own: header, size, block, end.
+_BLOCK_START = len(HEADER) + 4
+_ONE_BLOCK = _BLOCK_START + len(END)
 _BLOCK_CHECKSUM, _CONTENT_SIZE, _CONTENT_CHECKSUM = 0x10, 0x08, 0x04
 
 _decompress_block_into = cramjam.lz4.decompress_block_into
@@ -49,6 +52,8 @@ def decompress(payload: Buffer, out: memoryview, magic: int) -> int:
     source = memoryview(payload).cast("B")
     try:
         header, size = _read_start(source)
+        if header == HEADER and len(source) == _ONE_BLOCK + size and size <= BLOCK_SIZE and source[-4:] == END:
+            return _read_block(source[_BLOCK_START : _BLOCK_START + size], size, out[:BLOCK_SIZE], BLOCK_SIZE)
         position, block_size, flags = len(HEADER), BLOCK_SIZE, 0
         if header != HEADER:
             if header[4] & _CONTENT_SIZE:
