@@ -66,6 +66,7 @@ REASON_OF = (
     "headers-limit",
 )
 
+MAX_VARINT, MAX_VARLONG = 5, 10  # bytes
 SHORT_FRONT = 7  # a length, attributes, two deltas, of two bytes each at most
 LAST_INT64 = np.int64(0x7FFFFFFFFFFFFFFF)
 INNER_CODEC_MASK = batch.CODEC_MASK
@@ -78,62 +79,46 @@ Position = np.uint64
 
 
 @inline
-def _varint(data: Bytes, at: Position, stop: Position) -> tuple[Int, Position]:
-    """(zig-zag value, position after it); a position above `stop` says that it was cut short, or (stop + 2) too long."""
-    if at + np.uint64(1) < stop:
-        first = np.int64(data[at])
-        if first < 0x80:
-            return (first >> 1) ^ -(first & 1), at + np.uint64(1)
-        second = np.int64(data[at + np.uint64(1)])
-        if second < 0x80:
-            raw = (first & 0x7F) | (second << 7)
-            return (raw >> 1) ^ -(raw & 1), at + np.uint64(2)
-    return _long_varint(data, at, stop)
-
-
-@kernel
-def _long_varint(data: Bytes, at: Position, stop: Position) -> tuple[Int, Position]:
-    raw = np.int64(0)
-    shift = 0
-    while shift < 35:
-        if at >= stop:
-            return np.int64(0), stop + np.uint64(1)
-        byte = np.int64(data[at])
-        at += np.uint64(1)
-        raw |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            raw &= 0xFFFFFFFF
-            return (raw >> 1) ^ -(raw & 1), at
-        shift += 7
-    return np.int64(0), stop + np.uint64(2)
+def _two_byte_varint(data: Bytes, at: Position) -> tuple[Int, Position]:
+    """(raw value, position after it) of a varint of one or two bytes, or (-1, at) for a longer one; two bytes must be there."""
+    first = np.int64(data[at])
+    if first < 0x80:
+        return first, at + np.uint64(1)
+    second = np.int64(data[at + np.uint64(1)])
+    if second < 0x80:
+        return (first & 0x7F) | (second << 7), at + np.uint64(2)
+    return np.int64(-1), at
 
 
 @inline
-def _varlong(data: Bytes, at: Position, stop: Position) -> tuple[Int, Position]:
+def _unzigzag(raw: Int) -> Int:
+    return (raw >> 1) ^ -(raw & 1)
+
+
+@inline
+def _varint(data: Bytes, at: Position, stop: Position) -> tuple[Int, Position]:
+    """(zig-zag value, position after it); a position above `stop` says that it was cut short, or (stop + 2) too long."""
     if at + np.uint64(1) < stop:
-        first = np.int64(data[at])
-        if first < 0x80:
-            return (first >> 1) ^ -(first & 1), at + np.uint64(1)
-        second = np.int64(data[at + np.uint64(1)])
-        if second < 0x80:
-            raw = (first & 0x7F) | (second << 7)
-            return (raw >> 1) ^ -(raw & 1), at + np.uint64(2)
-    return _long_varlong(data, at, stop)
+        raw, after = _two_byte_varint(data, at)
+        if raw >= 0:
+            return _unzigzag(raw), after
+    return _long_varint(data, at, stop, MAX_VARINT)
 
 
 @kernel
-def _long_varlong(data: Bytes, at: Position, stop: Position) -> tuple[Int, Position]:
+def _long_varint(data: Bytes, at: Position, stop: Position, longest: Int) -> tuple[Int, Position]:
+    """As `_varint`, for up to `longest` bytes: 5 for 32 bits (what they hold above is dropped, as Kafka does), 10 for 64."""
     raw = np.uint64(0)
-    shift = 0
-    while shift < 70:
+    for number in range(longest):
         if at >= stop:
             return np.int64(0), stop + np.uint64(1)
         byte = np.uint64(data[at])
         at += np.uint64(1)
-        raw |= (byte & np.uint64(0x7F)) << np.uint64(shift)
+        raw |= (byte & np.uint64(0x7F)) << np.uint64(7 * number)
         if byte < np.uint64(0x80):
+            if longest == MAX_VARINT:
+                raw &= np.uint64(0xFFFFFFFF)
             return np.int64(raw >> np.uint64(1)) ^ -np.int64(raw & np.uint64(1)), at
-        shift += 7
     return np.int64(0), stop + np.uint64(2)
 
 
@@ -163,18 +148,6 @@ def _skip_headers(data: Bytes, at: Position, stop: Position, count: Int, totals:
 
 
 @inline
-def _two_byte_varint(data: Bytes, at: Position) -> tuple[Int, Position]:
-    """(raw value, position after it) of a varint of one or two bytes, or (-1, at) for a longer one; two bytes must be there."""
-    first = np.int64(data[at])
-    if first < 0x80:
-        return first, at + np.uint64(1)
-    second = np.int64(data[at + np.uint64(1)])
-    if second < 0x80:
-        return (first & 0x7F) | (second << 7), at + np.uint64(2)
-    return np.int64(-1), at
-
-
-@inline
 def _record_front(data: Bytes, at: Position, end: Position, record_limit: Int) -> tuple[Int, Position, Position, Int, Int]:
     """(status, position after the deltas, where the record stops, timestamp delta, offset delta) of the record at `at`.
 
@@ -186,7 +159,7 @@ def _record_front(data: Bytes, at: Position, end: Position, record_limit: Int) -
         offset, last = _two_byte_varint(data, following)
         stop = after + np.uint64(size >> 1)
         if size >= 0 and size & 1 == 0 and timestamp >= 0 and offset >= 0 and last <= stop <= end and size >> 1 <= record_limit:
-            return OK, last, stop, (timestamp >> 1) ^ -(timestamp & 1), (offset >> 1) ^ -(offset & 1)
+            return OK, last, stop, _unzigzag(timestamp), _unzigzag(offset)
     return _long_front(data, at, end, record_limit)
 
 
@@ -201,7 +174,7 @@ def _long_front(data: Bytes, at: Position, end: Position, record_limit: Int) -> 
     if size > record_limit:
         return OVER_RECORD_LIMIT, at, end, np.int64(0), np.int64(0)
     stop = at + np.uint64(size)
-    timestamp_delta, at = _varlong(data, at + np.uint64(1), stop)
+    timestamp_delta, at = _long_varint(data, at + np.uint64(1), stop, MAX_VARLONG)
     if at > stop:
         return _status_of(at, stop), at, stop, np.int64(0), np.int64(0)
     offset_delta, at = _varint(data, at, stop)
