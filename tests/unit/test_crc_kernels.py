@@ -40,6 +40,23 @@ def test_random_slices_agree_with_the_library(kernel: Kernel, library: Callable[
         assert kernel(data, start, stop) == library(data[start:stop].tobytes())
 
 
+def test_one_checksum_over_many_messages_follows_from_theirs() -> None:
+    random = np.random.default_rng(13)
+    sizes = [26, 27, 100, 271, 272, 273, 5000, 65551, *random.integers(26, 400, 12).tolist()]
+    stops = np.cumsum(sizes)
+    starts = stops - sizes
+    data = random.integers(0, 256, int(stops[-1]), dtype=np.uint8)
+    crcs = np.array([zlib.crc32(data[a + 16 : b].tobytes()) for a, b in zip(starts, stops, strict=True)], np.int64)
+    assert crc.expected_crc32(crc.digit_tables(), data, starts, stops, crcs) == zlib.crc32(data.tobytes())
+    crcs[7] ^= 1
+    assert crc.expected_crc32(crc.digit_tables(), data, starts, stops, crcs) != zlib.crc32(data.tobytes())
+
+
+def test_a_message_too_long_for_the_tables_is_left_to_the_plain_check() -> None:
+    data = np.zeros(16 + (1 << 16), np.uint8)
+    assert crc.expected_crc32(crc.digit_tables(), data, np.array([0]), np.array([len(data)]), np.array([0])) == -1
+
+
 def test_the_published_check_values_come_out() -> None:
     data = np.frombuffer(b"123456789", dtype=np.uint8)
     assert crc.crc32(data, 0, 9) == 0xCBF43926

@@ -20,7 +20,7 @@ from kafkalog.format import batch, message
 from ._jit import inline, kernel
 from .bytes import Bytes, Int, Ints, load_int32, load_int64
 from .crc import crc32
-from .scan import ATTRIBUTES, BASE_OFFSET, BASE_TIMESTAMP, COUNT, LAST_OFFSET, MAGIC, MAX_TIMESTAMP
+from .scan import ATTRIBUTES, BASE_OFFSET, BASE_TIMESTAMP, COUNT, LAST_OFFSET, MAGIC, MAX_TIMESTAMP, POSITION, SIZE
 
 # Rows of the payload table: which entry, and where its records (or inner messages) lie.
 ENTRY, IN_ARENA, START, STOP, FIRST_ROW, FIRST_OFFSET = range(6)
@@ -68,6 +68,7 @@ REASON_OF = (
 
 MAX_VARINT, MAX_VARLONG = 5, 10  # bytes
 SHORT_FRONT = 7  # a length, attributes, two deltas, of two bytes each at most
+MIN_INNER_ENTRY = batch.LOG_OVERHEAD + message.OVERHEAD_V0
 LAST_INT64 = np.int64(0x7FFFFFFFFFFFFFFF)
 INNER_CODEC_MASK = batch.CODEC_MASK
 
@@ -496,6 +497,36 @@ def _decode_set(
             key_offsets[here] = key_bytes
             value_offsets[here] = value_bytes
     return OK, np.int64(here), load_int64(data, start) + base
+
+
+@kernel
+def lay_out(fields: Ints, entries: Ints, position: Int, payloads: Ints) -> None:
+    """Fill the payload table of these entries, whose file position `position` is index 0, as if none were compressed."""
+    for number in range(entries.shape[0]):
+        entry = entries[number]
+        start = fields[POSITION, entry] - position
+        compressed = fields[ATTRIBUTES, entry] & batch.CODEC_MASK != 0
+        payloads[ENTRY, number] = entry
+        payloads[START, number] = start + (batch.HEADER_SIZE if fields[MAGIC, entry] == 2 else 0)
+        payloads[STOP, number] = start + fields[SIZE, entry]
+        # Of a batch without records Kafka reads the header only, whatever codec it names.
+        payloads[IN_ARENA, number] = compressed and fields[COUNT, entry] != 0
+
+
+@kernel
+def row_capacity(fields: Ints, payloads: Ints) -> Int:
+    """Rows that these payloads can give at most; a stored count is believed only as far as the bytes allow."""
+    total = 0
+    for number in range(payloads.shape[1]):
+        entry = payloads[ENTRY, number]
+        size = payloads[STOP, number] - payloads[START, number]
+        if fields[MAGIC, entry] == 2:
+            total += max(min(fields[COUNT, entry], size // batch.MIN_RECORD_SIZE), 0)
+        elif payloads[IN_ARENA, number]:
+            total += size // MIN_INNER_ENTRY
+        else:
+            total += 1
+    return total
 
 
 @kernel

@@ -37,6 +37,13 @@ from .bytes import Bytes, Int, Ints, load_int16, load_int32, load_int64, load_ui
 ) = range(16)
 FIELD_COUNT = 16
 
+# What `survey` says of a whole table.
+(IN_ORDER, LEGACY_COUNT, WRAPPER_COUNT, CONTROL_COUNT, FIRST_BASE, GREATEST_LAST, FIRST_EPOCH, GREATEST_EPOCH, TOTAL_SIZE) = (
+    range(9)
+)
+FACT_COUNT = 9
+NO_EPOCH = -1
+
 # Why a walk stopped.
 END = 0  # exactly at `stop`
 NEED_BYTES = 1  # the next entry is not whole
@@ -172,6 +179,41 @@ def scan_window(data: Bytes, start: Int, stop: Int, position: Int, limit: Int, f
         row += 1
         at += size
     return END, row, at
+
+
+@kernel
+def survey(fields: Ints, count: Int, facts: Ints) -> None:
+    """Put into `facts` what a reader wants to know of the first `count` entries, at least one, before it looks at any.
+
+    IN_ORDER: no offset is negative or not above those before it, no leader epoch goes back or is below -1. For wrappers, whose
+    first offset is not in the header, the last one stands in.
+    """
+    facts[:] = 0
+    in_order = True
+    before = np.int64(-1)
+    epoch = np.int64(NO_EPOCH)
+    first_epoch = np.int64(NO_EPOCH)
+    for row in range(count):
+        attributes = fields[ATTRIBUTES, row]
+        base, last, leader_epoch = fields[BASE_OFFSET, row], fields[LAST_OFFSET, row], fields[LEADER_EPOCH, row]
+        if fields[MAGIC, row] < 2:
+            facts[LEGACY_COUNT] += 1
+            if attributes & batch.CODEC_MASK:
+                facts[WRAPPER_COUNT] += 1
+        elif attributes & batch.CONTROL:
+            facts[CONTROL_COUNT] += 1
+        if base <= before or last < base or leader_epoch < NO_EPOCH or NO_EPOCH < leader_epoch < epoch:
+            in_order = False
+        before = last
+        if leader_epoch > NO_EPOCH:
+            first_epoch = leader_epoch if first_epoch == NO_EPOCH else first_epoch
+            epoch = max(epoch, leader_epoch)
+        facts[GREATEST_LAST] = max(facts[GREATEST_LAST], last)
+        facts[TOTAL_SIZE] += fields[SIZE, row]
+    facts[IN_ORDER] = in_order
+    facts[FIRST_BASE] = fields[BASE_OFFSET, 0]
+    facts[FIRST_EPOCH] = first_epoch
+    facts[GREATEST_EPOCH] = epoch
 
 
 @kernel

@@ -18,6 +18,7 @@ from kafkalog.format import batch
 from kafkalog.format.names import MAX_OFFSET
 from kafkalog.kernels import scan
 from kafkalog.kernels.bytes import Ints
+from kafkalog.segment.windows import Window
 
 from .partition import Partition, Segment
 
@@ -74,6 +75,25 @@ class Order:
         self.stop = 0
         if self.last_offset < segment.base_offset - 1:
             self.last_offset = segment.base_offset - 1
+
+    def follows(self, window: Window) -> bool:
+        """Whether a window without compressed v0/v1 sets is in order and goes on from here; it is then what others follow.
+
+        False is no verdict: `check` has to look at each entry.
+        """
+        facts = window.facts
+        fits = (
+            bool(facts[scan.IN_ORDER])
+            and not facts[scan.WRAPPER_COUNT]
+            and not self.neighbours
+            and facts[scan.FIRST_BASE] > self.last_offset
+            and facts[scan.GREATEST_LAST] <= self._highest()
+            and (facts[scan.FIRST_EPOCH] == UNKNOWN_EPOCH or facts[scan.FIRST_EPOCH] >= self.epoch)
+        )
+        if fits:
+            self.skipped = False
+            self._accept(facts[scan.GREATEST_LAST], facts[scan.GREATEST_EPOCH], window.position + len(window.data))
+        return fits
 
     def check(self, fields: Ints, base_offsets: NDArray[np.int64]) -> list[OutOfPlace]:
         """The entries of these rows that are out of place; the others become the ground for what follows.

@@ -22,7 +22,7 @@ from kafkalog.kernels import scan
 from kafkalog.kernels.bytes import Ints
 from kafkalog.kernels.resync import ResyncBounds, find_next_entry
 from kafkalog.segment.columns import RecordColumns
-from kafkalog.segment.decode import HIGHEST, DecodedWindow, EntryProblem, RecordDecoder, RecordRange
+from kafkalog.segment.decode import HIGHEST, LOWEST, DecodedWindow, EntryProblem, RecordDecoder, RecordRange
 from kafkalog.segment.salvage import SalvageWalk
 from kafkalog.segment.seek import seek_position
 from kafkalog.segment.windows import WINDOW_BYTES, SegmentWalk, Window, WindowBuffers, rows_of
@@ -199,6 +199,8 @@ class _PartitionRead:
     def _decode(self, scanned: _Scanned) -> DecodedWindow | None:
         if scanned.window is None:
             return None
+        if scanned.entries is None and self._wants_all(scanned.window):
+            return self.decoder.decode(scanned.window, np.arange(scanned.window.count))
         entries = scanned.entries if scanned.entries is not None else np.arange(scanned.window.count)
         fields = rows_of(scanned.window.fields, entries)
         in_range = self._in_range(fields)
@@ -206,6 +208,19 @@ class _PartitionRead:
             entries, fields = entries[in_range], fields[:, in_range]
         wanted = self._wanted(fields)
         return self.decoder.decode(scanned.window, entries, None if wanted.all() else wanted)
+
+    def _wants_all(self, window: Window) -> bool:
+        """The common case, told from a few facts: every entry lies within the range, and none is left out for what it is."""
+        facts = window.facts
+        return (
+            bool(facts[scan.IN_ORDER])
+            and not facts[scan.WRAPPER_COUNT]
+            and facts[scan.FIRST_BASE] >= self.range.start_offset
+            and facts[scan.GREATEST_LAST] <= self.range.last_offset
+            and (self.options.include_control or not facts[scan.CONTROL_COUNT])
+            and self.range.start_time_ms == LOWEST
+            and self.aborted is None
+        )
 
     def _in_range(self, fields: Ints) -> NDArray[np.bool_]:
         """Entries that may hold offsets within the range; the others are not even checked."""
@@ -253,6 +268,9 @@ class _PartitionRead:
     def _out_of_place(self, scanned: _Scanned, decoded: DecodedWindow) -> list[EntryProblem]:
         """Entries whose offsets or epochs do not fit, among those that are intact."""
         window = decoded.window
+        if scanned.entries is None and not decoded.problems and self.order.follows(window):
+            self._note_overflow(scanned.segment, window.fields, window.facts[scan.GREATEST_LAST])
+            return []
         rows = np.arange(window.count) if scanned.entries is None else scanned.entries
         damaged = [problem.entry for problem in decoded.problems]
         if damaged:
@@ -264,30 +282,30 @@ class _PartitionRead:
                 intact = np.isin(group.entries, rows)
                 bases[np.searchsorted(rows, group.entries[intact])] = group.first_offsets[intact]
         found = self.order.check(fields, bases)
-        self._note_overflow(scanned.segment, fields)
+        self._note_overflow(scanned.segment, fields, int(fields[scan.LAST_OFFSET].max(initial=0)))
         return [
             EntryProblem(int(rows[problem.row]), order_error(window.file, fields, problem), problem.entry_stays)
             for problem in found
         ]
 
-    def _note_overflow(self, segment: Segment, fields: Ints) -> None:
+    def _note_overflow(self, segment: Segment, fields: Ints, greatest_last: int) -> None:
         """Offsets beyond what an index can hold relative to the segment's base (KAFKA-6264): readable, but worth a word."""
-        if fields.shape[1] and segment.base_offset >= 0:
+        if segment.base_offset >= 0 and greatest_last - segment.base_offset > MAX_INDEX_DELTA:
             self.report.note("segment-overflow", int((fields[scan.LAST_OFFSET] - segment.base_offset > MAX_INDEX_DELTA).sum()))
 
     def _slices(self, decoded: DecodedWindow, problems: list[EntryProblem]) -> Iterator[RecordSlice]:
         bad = [problem.entry for problem in problems if self.strict or not problem.entry_stays]
         for group in decoded.groups:
-            kept = np.ones(len(group.entries), np.bool_)
-            if bad:
-                kept = group.entries < bad[0] if self.strict else ~np.isin(group.entries, bad)
+            if not bad:
+                self.report.count(group.rows, len(group.entries), int(group.entry_fields[scan.SIZE].sum()))
+                yield RecordSlice(self.partition, group, 0, group.rows)
+                continue
+            kept = group.entries < bad[0] if self.strict else ~np.isin(group.entries, bad)
             for start, stop in _runs(kept):
                 first, last = group.first_rows[start], group.first_rows[stop - 1] + group.row_counts[stop - 1]
-                self.report.kept_records += int(last - first)
+                self.report.count(int(last - first), stop - start, int(group.entry_fields[scan.SIZE, start:stop].sum()))
                 if last > first:
                     yield RecordSlice(self.partition, group, int(first), int(last))
-            self.report.kept_batches += int(kept.sum())
-            self.report.kept_bytes += int(group.entry_fields[scan.SIZE, kept].sum())
 
     def _handle(self, error: SegmentError, segment: Segment) -> None:
         if isinstance(error, TornTail) and segment.is_newest:
@@ -319,10 +337,6 @@ class _PartitionRead:
 
 def _runs(kept: NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
     """Half-open ranges of consecutive True."""
-    if kept.all():
-        if len(kept):
-            yield 0, len(kept)
-        return
     edges = np.flatnonzero(np.diff(np.concatenate(([False], kept, [False]))))
     yield from zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
 

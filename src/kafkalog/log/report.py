@@ -57,6 +57,12 @@ class ReadReport:
             counts[dropped.reason] = counts.get(dropped.reason, 0) + 1
         return counts
 
+    def count(self, records: int, batches: int, size: int) -> None:
+        """Add what was kept."""
+        self.kept_records += records
+        self.kept_batches += batches
+        self.kept_bytes += size
+
     def drop(self, error: SegmentError) -> None:
         self.dropped.append(Dropped.of(error))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -109,9 +110,14 @@ class RecordColumns:
         self.entries = self.payloads[kernel.ENTRY]
         self.first_rows = self.payloads[kernel.FIRST_ROW]
         self.first_offsets = self.payloads[kernel.FIRST_OFFSET]
-        self.row_counts = np.append(self.first_rows[1:], self.rows) - self.first_rows
         self.entry_fields = rows_of(self.window.fields, self.entries)
         del self.scratch, self.key_offsets, self.value_offsets
+
+    @cached_property
+    def row_counts(self) -> NDArray[np.int64]:
+        """Records of each entry."""
+        counts: NDArray[np.int64] = np.append(self.first_rows[1:], self.rows) - self.first_rows
+        return counts
 
     def _gather_bytes(self, starts: Ints, offset_buffer: pa.Buffer, offsets: NDArray[np.int32], valid: Bytes) -> pa.Array:
         buffer, target = allocate(int(offsets[self.rows]), np.uint8)
@@ -197,9 +203,9 @@ class RecordColumns:
         if name == "codec":
             return codec_names(fields[scan.ATTRIBUTES]).take(pa.array(self._repeat(np.arange(len(self.entries)))))
         if name == "timestampType":
-            types = timestamp_types(fields)
-            same = (types == types[0]).all()
-            return constants.array(int(types[0]), pa.int32(), self.rows) if same else pa.array(self._repeat(types))
+            if _is_constant(fields[scan.ATTRIBUTES]) and _is_constant(fields[scan.MAGIC]):
+                return constants.array(int(timestamp_types(fields[:, :1])[0]), pa.int32(), self.rows)
+            return pa.array(self._repeat(timestamp_types(fields)))
         if name == "is_transactional":
             return pa.array(self._repeat(fields[scan.ATTRIBUTES] & batch.TRANSACTIONAL != 0))
         if name == "is_control":
@@ -215,6 +221,10 @@ ENTRY_COLUMNS: dict[str, tuple[int, Any]] = {
     "magic": (scan.MAGIC, np.int8),
     "position": (scan.POSITION, np.int64),
 }
+
+
+def _is_constant(values: NDArray[Any]) -> bool:
+    return bool(values.min() == values.max())
 
 
 def codec_names(attributes: Ints) -> pa.Array:

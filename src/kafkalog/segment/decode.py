@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from crc32c import crc32c
+from isal.isal_zlib import crc32
 from numpy.typing import NDArray
 
 from kafkalog import codecs
@@ -17,12 +18,12 @@ from kafkalog.format import batch, message
 from kafkalog.kernels import decode as kernel
 from kafkalog.kernels import scan
 from kafkalog.kernels.bytes import Bytes, Ints
+from kafkalog.kernels.crc import digit_tables, expected_crc32
 from kafkalog.kernels.gather import check_messages
 
 from .columns import DecodeScratch, RecordColumns
 from .windows import Window, has_zero_sector, rows_of
 
-MIN_INNER_ENTRY = batch.LOG_OVERHEAD + message.OVERHEAD_V0
 LOWEST = -(1 << 63)
 HIGHEST = (1 << 63) - 1
 PAYLOAD_COLUMNS = frozenset({"key", "value"})
@@ -125,11 +126,11 @@ def crc_matches(window: Window, entries: NDArray[np.int64]) -> NDArray[np.bool_]
     fields = rows_of(window.fields, entries)
     starts = fields[scan.POSITION] - window.position
     stops = starts + fields[scan.SIZE]
+    if not window.facts[scan.LEGACY_COUNT]:
+        return _batches_match(window, starts, stops, fields[scan.CRC])
     legacy = fields[scan.MAGIC] < 2
     if legacy.all():
         return _messages_match(window, starts, stops, fields[scan.CRC])
-    if not legacy.any():
-        return _batches_match(window, starts, stops, fields[scan.CRC])
     matches = np.empty(len(entries), np.bool_)
     matches[legacy] = _messages_match(window, starts[legacy], stops[legacy], fields[scan.CRC, legacy])
     matches[~legacy] = _batches_match(window, starts[~legacy], stops[~legacy], fields[scan.CRC, ~legacy])
@@ -137,9 +138,18 @@ def crc_matches(window: Window, entries: NDArray[np.int64]) -> NDArray[np.bool_]
 
 
 def _messages_match(window: Window, starts: Ints, stops: Ints, crcs: Ints) -> NDArray[np.bool_]:
-    matches = np.empty(len(starts), np.bool_)
-    check_messages(window.data, starts + message.CRC_START, stops, crcs, matches)
+    matches = np.ones(len(starts), np.bool_)
+    if len(starts) and not _all_messages_match(window, starts, stops, crcs):
+        check_messages(window.data, starts + message.CRC_START, stops, crcs, matches)
     return matches
+
+
+def _all_messages_match(window: Window, starts: Ints, stops: Ints, crcs: Ints) -> bool:
+    """Whether one checksum over all of them proves every message right; False if they do not lie side by side, or one is not."""
+    if (starts[1:] != stops[:-1]).any():
+        return False
+    expected = expected_crc32(digit_tables(), window.data, starts, stops, crcs)
+    return bool(expected == crc32(window.data.data[int(starts[0]) : int(stops[-1])]))
 
 
 def _batches_match(window: Window, starts: Ints, stops: Ints, crcs: Ints) -> NDArray[np.bool_]:
@@ -172,14 +182,10 @@ def crc_error(window: Window, entry: int) -> SegmentError:
     data = entry_bytes(window, entry)
     if has_zero_sector(data, int(window.fields[scan.POSITION, entry])):
         return CorruptBatch("torn-write", **entry_place(window, entry), detail="its checksum does not fit either")
-    found = crc32c(data.data[batch.CRC_START :]) if window.fields[scan.MAGIC, entry] == 2 else _crc32(data)
+    found = (
+        crc32c(data.data[batch.CRC_START :]) if window.fields[scan.MAGIC, entry] == 2 else crc32(data.data[message.CRC_START :])
+    )
     return CorruptBatch("crc", **entry_place(window, entry), expected=int(window.fields[scan.CRC, entry]), found=found)
-
-
-def _crc32(data: Bytes) -> int:
-    from zlib import crc32
-
-    return crc32(data.data[message.CRC_START :])
 
 
 class _Work:
@@ -189,23 +195,12 @@ class _Work:
         self.decoder = decoder
         self.window = window
         self.decoded = decoded
-        self.payloads = self._lay_out(entries)
+        self.payloads: Ints = np.empty((kernel.PAYLOAD_FIELDS, len(entries)), np.int64)
+        kernel.lay_out(window.table, entries, window.position, self.payloads)
         self.placed: list[tuple[int, int, int]] = []  # number of a payload, and where in the arena it starts and stops
         self.group_start = 0
         self.stop = len(entries)
         self.used = 0
-
-    def _lay_out(self, entries: NDArray[np.int64]) -> Ints:
-        """The payload table of these entries, as if none were compressed."""
-        fields = rows_of(self.window.fields, entries)
-        payloads = np.empty((kernel.PAYLOAD_FIELDS, len(entries)), np.int64)
-        payloads[kernel.ENTRY] = entries
-        payloads[kernel.START] = fields[scan.POSITION] - self.window.position
-        payloads[kernel.STOP] = payloads[kernel.START] + fields[scan.SIZE]
-        payloads[kernel.START] += np.where(fields[scan.MAGIC] == 2, batch.HEADER_SIZE, 0)
-        # Of a batch without records Kafka reads the header only, whatever codec it names.
-        payloads[kernel.IN_ARENA] = (fields[scan.ATTRIBUTES] & batch.CODEC_MASK != 0) & (fields[scan.COUNT] != 0)
-        return payloads
 
     def run(self) -> None:
         compressed = np.flatnonzero(self.payloads[kernel.IN_ARENA])
@@ -282,7 +277,8 @@ class _Work:
         self.used = 0
         if not payloads.shape[1]:
             return
-        capacity = self._row_capacity(payloads)
+        # A record outside the range is written to the row behind the last one kept.
+        capacity = kernel.row_capacity(self.window.table, payloads) + 1
         scratch = self.decoder.scratch
         try:
             group = RecordColumns(self.window, payloads, scratch, capacity)
@@ -292,16 +288,6 @@ class _Work:
         if group.rows:
             group.gather(self.decoder.columns)
             self.decoded.groups.append(group)
-
-    def _row_capacity(self, payloads: Ints) -> int:
-        """Rows that these payloads can give at most; a stored count is believed only as far as the bytes allow."""
-        sizes = payloads[kernel.STOP] - payloads[kernel.START]
-        entries = payloads[kernel.ENTRY]
-        fields = rows_of(self.window.fields, entries)
-        capacity = np.clip(fields[scan.COUNT], 0, sizes // batch.MIN_RECORD_SIZE)
-        legacy = fields[scan.MAGIC] < 2
-        capacity[legacy] = np.where(payloads[kernel.IN_ARENA, legacy] == 1, sizes[legacy] // MIN_INNER_ENTRY, 1)
-        return int(capacity.sum()) + 1  # a record outside the range is written to the row behind the last one kept
 
     def _decode(self, group: RecordColumns) -> None:
         first = 0

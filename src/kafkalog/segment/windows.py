@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,14 @@ class Window:
     @property
     def fields(self) -> Ints:
         return self.table[:, : self.count]
+
+    @cached_property
+    def facts(self) -> list[int]:
+        """What `scan.survey` says of the entries, at least one."""
+        facts = np.empty(scan.FACT_COUNT, np.int64)
+        scan.survey(self.table, self.count, facts)
+        found: list[int] = facts.tolist()
+        return found
 
 
 @dataclass
