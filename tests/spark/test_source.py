@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import pytest
 import kafkalog
 from kafkalog.format.reference import Record, encode_batch
 from kafkalog.tables.schemas import TABLES
-from tests.golden.expected import ExpectedPartition, read_eras
+from tests.spark.compare import compare_era
 from tests.unit import test_object_store as server
 from tests.unit.small_logs import FIRST_TIME, compress, made_batch, made_records, read_rows, write_segment
 
@@ -52,48 +51,18 @@ def logs(tmp_path: Path) -> Path:
 # -- the golden sets ---------------------------------------------------------------------------------------------------------
 
 
-def expected_partitions(folder: Path, era: str) -> list[ExpectedPartition]:
-    (found,) = [each for each in read_eras(folder) if each.name == era]
-    return [partition for partition in found.partitions if partition.records is not None]
-
-
 @pytest.mark.parametrize("era", ["0.8.2.2", "0.10.0.1", "1.1.1", "4.3.0"])
-def test_real_logs_through_spark_equal_what_consumers_returned(era: str, golden: Any, load: Load) -> None:
-    folder = golden(era)
-    found: dict[tuple[str, int], list[Any]] = defaultdict(list)
-    frame = load(folder / era, includeHeaders=True, includeInternalTopics=True, maxPartitionBytes=200_000)
-    for row in frame.selectExpr("*", "unix_millis(timestamp) AS ms").collect():
-        found[row.topic, row.partition].append(row)
-    partitions = expected_partitions(folder, era)
-    assert len(partitions) > 5
-    for partition in partitions:
-        rows = found.pop((partition.topic, partition.partition), [])
-        assert partition.records is not None
-        assert len(rows) == len(partition.records), partition.name
-        for wanted, row in zip(partition.records, rows, strict=True):
-            found_row = as_expected(row, wanted)
-            assert len(found_row) >= 3
-            assert found_row == {name: wanted[name] for name in found_row}, partition.name
+def test_real_logs_through_spark_equal_what_consumers_returned(era: str, golden: Any, spark: Any) -> None:
+    compared = compare_era(spark, golden(era), era, "read_uncommitted")
+    assert compared.differences == []
+    assert compared.partitions > 5
+    assert compared.records > 1000
 
 
-def as_expected(row: Any, wanted: dict[str, Any]) -> dict[str, Any]:
-    """Spark's row with the names and types of the expected files, as far as these speak."""
-    values = {"offset": row.offset, "timestamp_ms": row.ms, "timestampType": row.timestampType}
-    values |= {name: None if row[name] is None else bytes(row[name]) for name in ("key", "value")}
-    values["headers"] = [(header.key, None if header.value is None else bytes(header.value)) for header in row.headers or []]
-    return {name: value for name, value in values.items() if name in wanted}
-
-
-def test_read_committed_gives_the_offsets_of_a_committed_consumer(golden: Any, load: Load) -> None:
-    folder = golden("4.3.0")
-    names = "{" + ",".join(f'"{name}":[0]' for name in ("txn", "txn-compressed", "txn-aborted-only", "compact-txn")) + "}"
-    found: dict[str, list[int]] = defaultdict(list)
-    frame = load(folder / "4.3.0", "topic string, offset long", isolation="read_committed", assign=names, maxPartitionBytes=2000)
-    for row in frame.collect():
-        found[row.topic].append(row.offset)
-    for partition in expected_partitions(folder, "4.3.0"):
-        if f'"{partition.topic}"' in names:
-            assert found[partition.topic] == partition.committed_offsets, partition.name
+def test_read_committed_gives_the_offsets_of_a_committed_consumer(golden: Any, spark: Any) -> None:
+    compared = compare_era(spark, golden("4.3.0"), "4.3.0", "read_committed")
+    assert compared.differences == []
+    assert compared.partitions > 5
 
 
 @pytest.mark.parametrize("table", [name for name in TABLES if name != "records"])
@@ -161,6 +130,11 @@ def test_values_that_are_not_utf8_become_text_with_replacement_characters(tmp_pa
     write_segment(tmp_path / "orders-0", 0, encode_batch(records, compress=compress))
     rows = load(tmp_path, "key string, value string").collect()
     assert [tuple(row) for row in rows] == [(None, "\ufffd"), ("", None)]
+
+
+def test_the_corrupt_column_may_not_have_the_name_of_another(logs: Path, load: Load) -> None:
+    message = raised(lambda: load(logs, columnNameOfCorruptRecord="offset"))
+    assert "KAFKALOG_BAD_OPTION: option columnNameOfCorruptRecord='offset'" in message
 
 
 # -- options -----------------------------------------------------------------------------------------------------------------

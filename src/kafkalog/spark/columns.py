@@ -14,7 +14,7 @@ from kafkalog.errors import path_text
 from kafkalog.log.report import Dropped
 from kafkalog.tables.schemas import find_table
 
-from .errors import BAD_SCHEMA, NULL_VALUE, SparkSourceError
+from .errors import BAD_SCHEMA, NULL_VALUE, SparkSourceError, bad_option
 from .options import METADATA_COLUMN, SourceOptions
 from .plan import FileSlice
 
@@ -41,6 +41,7 @@ MICROSECONDS: Final = pa.timestamp("us", tz="UTC")
 
 def default_schema(options: SourceOptions) -> StructType:
     """The schema of a `load()` without `.schema(…)`."""
+    _check_corrupt_column(options)
     columns = {column.name: column.type for column in find_table(options.table).columns if column.default}
     if options.table == "records":
         columns = {name: columns[name] for name in (*KAFKA_COLUMNS, *(["headers"] if options.include_headers else []))}
@@ -50,6 +51,12 @@ def default_schema(options: SourceOptions) -> StructType:
     if options.mode == "PERMISSIVE":
         schema.add(StructField(options.corrupt_column, _parsed(CORRUPT_TYPE)))
     return schema
+
+
+def _check_corrupt_column(options: SourceOptions) -> None:
+    taken = [METADATA_COLUMN, *(column.name for column in find_table(options.table).columns)]
+    if options.corrupt_column in taken:
+        raise bad_option("columnNameOfCorruptRecord", options.corrupt_column, "the table has a column of that name")
 
 
 def _parsed(text: str) -> DataType:
@@ -74,6 +81,7 @@ class Projection:
         """The projection of a schema; SparkSourceError for columns or types that the table cannot give."""
         if not len(schema):
             raise SparkSourceError(BAD_SCHEMA, "the schema is empty; name at least one column, such as 'offset long'")
+        _check_corrupt_column(options)
         allowed = allowed_types(options)
         needed: dict[str, None] = {}
         for field in schema:
@@ -122,7 +130,7 @@ class Projection:
     def _column(self, found: pa.RecordBatch, field: pa.Field, slices: dict[str, FileSlice]) -> pa.Array:
         if self.table == "records" and field.name == METADATA_COLUMN:
             return _metadata(found, field.type, slices)
-        if field.name == self.corrupt_column and field.name not in found.schema.names:
+        if field.name == self.corrupt_column:
             return pa.nulls(found.num_rows, field.type)
         if self.table == "records" and field.name == "timestamp":
             return _timestamps(found, field.type)
@@ -144,7 +152,7 @@ def allowed_types(options: SourceOptions) -> dict[str, tuple[str, ...]]:
     if options.table == "records":
         own = {name: (*kinds, *VARIANTS.get(name, ())) for name, kinds in own.items()}
         own[METADATA_COLUMN] = (METADATA_TYPE,)
-    own.setdefault(options.corrupt_column, (CORRUPT_TYPE,))
+    own[options.corrupt_column] = (CORRUPT_TYPE,)
     return own
 
 

@@ -23,8 +23,11 @@ class SparkSourceError(KafkaLogError):
     """An error of the Spark source; `code` begins its message."""
 
     def __init__(self, code: str, message: str) -> None:
-        super().__init__(f"{code}: {message}")
+        super().__init__(code, message)
         self.code = code
+
+    def __str__(self) -> str:
+        return f"{self.args[0]}: {self.args[1]}"
 
 
 def bad_option(option: str, value: object, allowed: str) -> SparkSourceError:

@@ -131,7 +131,9 @@ def choose_partitions(options: SourceOptions) -> list[Found]:
         store, place = open_store(path)
         here = find_partitions(store, place)
         named = len(here) == 1 and here[0].folder == (store.parent(place) if here[0].file else place)
-        found += [Found(path, each) for each in here if named or _is_visible(each, options)]
+        # A worker's working folder may be another; what a URI says beside its path (endpoint, region) it needs, too.
+        root = path if "://" in place else place
+        found += [Found(root, each) for each in here if named or _is_visible(each, options)]
     _check_unique(found)
     chosen = [each for each in found if _is_wanted(each, options)]
     if options.subscribe is not None:
@@ -266,17 +268,17 @@ def find_offset_at(partition: Partition, timestamp_ms: int) -> int | None:
     columns = ["magic", "codec", "last_offset", "max_timestamp_ms"]
     before = partition.start_offset - 1
     for headers in logs.read("batches", columns, on_damage="skip", threads=1):
-        for row in headers.to_pylist():
-            # The timestamp of a compressed v1 set may be stale (0.10.0 brokers).
-            unsure = row["magic"] == 1 and row["codec"] != "none"
-            first, before = before + 1, max(row["last_offset"], before)
-            if before < first or not (unsure or row["max_timestamp_ms"] >= timestamp_ms):
-                continue
+        magic, codec, last, times = (headers.column(name).to_numpy(zero_copy_only=False) for name in columns)
+        lasts = np.maximum.accumulate(np.concatenate(([before], last)))
+        # The timestamp of a compressed v1 set may be stale (0.10.0 brokers).
+        possible = (times >= timestamp_ms) | ((magic == 1) & (codec != "none"))
+        before = int(lasts[-1])
+        for row in np.flatnonzero(possible & (lasts[1:] > lasts[:-1])).tolist():
             found = logs.read(
                 "records",
                 ["offset"],
-                start_offset=first,
-                stop_offset=before + 1,
+                start_offset=int(lasts[row]) + 1,
+                stop_offset=int(lasts[row + 1]) + 1,
                 start_time=timestamp_ms,
                 include_control=True,
                 on_damage="skip",
@@ -296,7 +298,8 @@ def _target_bytes(options: SourceOptions, total: int, cores: int) -> int:
     if options.max_partition_bytes is not None:
         target = options.max_partition_bytes
     else:
-        target = min(SPLIT_BYTES, max(LEAST_SPLIT_BYTES, -(-total // cores)))
+        most = SPLIT_BYTES if options.table == "records" else HEADER_SPLIT_BYTES
+        target = min(most, max(LEAST_SPLIT_BYTES, -(-total // cores)))
     return max(min(target, -(-total // (options.min_partitions or 1))), 1)
 
 
