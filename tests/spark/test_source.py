@@ -253,6 +253,13 @@ def test_a_file_that_changed_under_a_query_fails_with_its_name(logs: Path, load:
     assert load(logs, assign='{"orders":[0]}').count() == 10
 
 
+def test_a_file_that_retention_removed_is_left_out_where_data_loss_is_no_failure(logs: Path, load: Load) -> None:
+    frame = load(logs, assign='{"orders":[0]}', failOnDataLoss=False)
+    assert frame.count() == 110
+    (logs / "orders-0" / "00000000000000000000.log").unlink()
+    assert offsets(frame) == list(range(100, 110))
+
+
 def test_a_newest_segment_that_grows_is_read_up_to_where_it_ended(logs: Path, load: Load) -> None:
     frame = load(logs, assign='{"orders":[0]}')
     assert frame.count() == 110

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -56,13 +57,17 @@ def read_split(split: Split, projection: Projection, options: SourceOptions) -> 
 
 def _read_part(part: Part, store: Store, projection: Projection, options: SourceOptions) -> Iterator[pa.RecordBatch]:
     report = ReadReport()
+    if not options.fail_on_data_loss:
+        part = replace(part, slices=tuple(piece for piece in part.slices if _is_there(store, piece)))
     for piece in part.slices:
         check_unchanged(store, piece)
     slices = {path_text(piece.path): piece for piece in part.slices}
     for found in _table(part, store, projection, options, report):
         yield from projection.batches(found, slices)
     for piece in part.slices:
-        check_unchanged(store, piece)
+        # One that is gone by now was read to its end all the same.
+        if store.stat(piece.path) is not None:
+            check_unchanged(store, piece)
     yield from _tell_damage(part, store, projection, report)
 
 
@@ -96,6 +101,14 @@ def _partition(part: Part, store: Store) -> Partition:
         segments=tuple(as_segment(piece) for piece in part.slices),
         log_start_offset=part.log_start_offset,
     )
+
+
+def _is_there(store: Store, piece: FileSlice) -> bool:
+    """Whether the file still exists; retention may have removed it since the read was planned."""
+    there = store.stat(piece.path) is not None
+    if not there:
+        LOGGER.warning("left out: %s is gone", path_text(piece.path))
+    return there
 
 
 def check_unchanged(store: Store, piece: FileSlice) -> None:
