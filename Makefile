@@ -41,7 +41,7 @@ demo: $(READY)  ## what kafkalog does, shown on logs that it makes
 	$(RUN) -m kafkalog.demo $(DEMO_ARGS)
 
 test: $(SPARK_READY)  ## the whole suite
-	$(RUN) -m pytest -n auto --dist loadgroup $(PYTEST_ARGS)
+	$(RUN) -m pytest -n auto --dist worksteal $(PYTEST_ARGS)
 
 lint: $(READY)  ## ruff and strict mypy
 	$(RUN) -m ruff check $(SOURCES)

@@ -1,4 +1,4 @@
-"""One Spark session for all tests of a process: it takes seconds to start, and a JVM holds only one."""
+"""One Spark session for all tests of a process, so one for each worker of pytest-xdist: it takes seconds to start."""
 
 from __future__ import annotations
 

@@ -17,8 +17,6 @@ from tests.spark.compare import compare_era
 from tests.unit import test_object_store as server
 from tests.unit.small_logs import FIRST_TIME, compress, made_batch, made_records, read_rows, write_segment
 
-pytestmark = [pytest.mark.xdist_group("spark")]
-
 Load = Callable[..., Any]
 bucket = server.bucket
 KAFKA_SCHEMA = (
