@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
+SPARK_READY := $(VENV)/.spark-ready
 # Extra arguments: make test PYTEST_ARGS="-k golden", make bench BENCH_ARGS=--quick
 PYTEST_ARGS ?=
 DEMO_ARGS ?=
@@ -31,10 +32,15 @@ $(READY): pyproject.toml constraints.txt
 	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test,lint]'
 	@touch $@
 
+# Spark and a Java for it are large, so only the tests ask for them.
+$(SPARK_READY): $(READY)
+	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test,lint,spark,jre]'
+	@touch $@
+
 demo: $(READY)  ## what kafkalog does, shown on logs that it makes
 	$(RUN) -m kafkalog.demo $(DEMO_ARGS)
 
-test: $(READY)  ## the whole suite
+test: $(SPARK_READY)  ## the whole suite
 	$(RUN) -m pytest -n auto --dist worksteal $(PYTEST_ARGS)
 
 lint: $(READY)  ## ruff and strict mypy

@@ -73,7 +73,7 @@ class _PartitionBatches:
         if self.options.on_damage == "salvage":
             yield from self._salvage(segment, source)
             return
-        walk = SegmentWalk(source, 0, source.size, self.options.limits)
+        walk = SegmentWalk(source, segment.start_position, segment.stop_in(source), self.options.limits)
         if self.want_crc:
             buffers = WindowBuffers()
             for window in walk.windows(buffers):
@@ -91,9 +91,10 @@ class _PartitionBatches:
         return BatchHeaders(self.partition, window.file, fields, self._decoded_bases(window, header_bases(fields)), valid)
 
     def _salvage(self, segment: Segment, source: ByteSource) -> Iterator[BatchHeaders]:
-        placement = SegmentPlacement(self.partition, segment, self.options, skipped=False)
+        start, stop = segment.start_position, segment.stop_in(source)
+        placement = SegmentPlacement(self.partition, segment, self.options, skipped=start > 0)
         buffers = WindowBuffers()
-        for salvaged in SalvageWalk(source, 0, source.size, self.options.limits, placement).windows(buffers):
+        for salvaged in SalvageWalk(source, start, stop, self.options.limits, placement).windows(buffers):
             if salvaged.window is not None:
                 fields = np.ascontiguousarray(salvaged.window.fields[:, salvaged.entries])
                 bases = self._decoded_bases(salvaged.window, header_bases(salvaged.window.fields))[salvaged.entries]

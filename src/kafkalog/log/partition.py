@@ -32,11 +32,16 @@ class StoredFile:
 
 @dataclass(frozen=True)
 class Segment:
-    """A log file with the index files of the same number; `next_base_offset` is that of the following one, None in the newest."""
+    """A log file with the index files of the same number; `next_base_offset` is that of the following one, None in the newest.
+
+    With positions it is a part of one, from entry to entry; the part that follows it then stands for the following segment.
+    """
 
     log: StoredFile
     siblings: Mapping[str, StoredFile] = field(default_factory=dict)
     next_base_offset: int | None = None
+    start_position: int = 0
+    stop_position: int | None = None  # None: where the file ends
 
     @property
     def base_offset(self) -> int:
@@ -46,6 +51,10 @@ class Segment:
     @property
     def is_newest(self) -> bool:
         return self.next_base_offset is None
+
+    def stop_in(self, source: ByteSource) -> int:
+        """Where the entries of this segment end in its open file."""
+        return source.size if self.stop_position is None else min(self.stop_position, source.size)
 
 
 @dataclass(frozen=True)

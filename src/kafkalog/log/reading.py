@@ -33,7 +33,7 @@ from .headers import replay_transactions
 from .order import MAX_INDEX_DELTA, Order, header_bases, order_error
 from .partition import Partition, Segment
 from .report import ReadReport
-from .transactions import AbortedRanges
+from .transactions import AbortedRanges, Committed
 
 DEFAULT_THREADS = 4
 NARROW_OFFSETS = 1000
@@ -55,6 +55,7 @@ class ReadOptions:
     threads: int | None = None
     limits: Limits = field(default_factory=Limits)
     window_bytes: int | None = None
+    committed: Committed | None = None  # for a part of a partition, which cannot replay the transactions of the whole
 
     @property
     def thread_count(self) -> int:
@@ -115,13 +116,15 @@ class _PartitionRead:
         self.aborted: AbortedRanges | None = None
         self.newest_stop = HIGHEST
         if options.isolation == "read_committed":
-            # Fixed before the replay: what a broker appends later may belong to transactions that the replay did not see.
-            self.newest_stop = self._newest_size()
-            replay = replay_transactions(partition, options.limits)
-            self.aborted = replay.aborted()
-            if replay.first_open_offset is not None and replay.first_open_offset < self.range.stop_offset:
+            committed = options.committed
+            if committed is None:
+                # Fixed before the replay: what a broker appends later may belong to transactions that the replay did not see.
+                self.newest_stop = self._newest_size()
+                committed = replay_transactions(partition, options.limits).committed()
+            self.aborted = committed.aborted
+            if committed.first_open_offset is not None and committed.first_open_offset < self.range.stop_offset:
                 # A transaction without a marker: open, or its marker is damaged. Only a look at all that follows can tell.
-                self.range = replace(self.range, stop_offset=replay.first_open_offset)
+                self.range = replace(self.range, stop_offset=committed.first_open_offset)
                 self.last_checked_offset = HIGHEST
         self.salvage = options.on_damage == "salvage"
         self.strict = options.on_damage == "strict"
@@ -162,8 +165,10 @@ class _PartitionRead:
                 self.report.leave_unread(error)
 
     def _scan_segment(self, segment: Segment, source: ByteSource) -> Iterator[_Scanned]:
-        start = self._seek(segment, source)
-        stop = min(source.size, self.newest_stop) if segment.is_newest else source.size
+        stop = segment.stop_in(source)
+        if segment.is_newest:
+            stop = min(stop, self.newest_stop)
+        start = min(max(self._seek(segment, source), segment.start_position), stop)
         yield _Scanned(segment, None, begins=True, skipped=start > 0)
         if self.salvage:
             placement = SegmentPlacement(self.partition, segment, self.options, skipped=start > 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,6 +93,16 @@ class TransactionReplay:
 
     def aborted(self) -> AbortedRanges:
         return AbortedRanges([transaction for transaction in self.finished if transaction.state == "aborted"])
+
+    def committed(self) -> Committed:
+        return Committed(self.aborted(), self.first_open_offset)
+
+
+class Committed(NamedTuple):
+    """What a read_committed reader has to know of a whole partition."""
+
+    aborted: AbortedRanges
+    first_open_offset: int | None
 
 
 class AbortedRanges:

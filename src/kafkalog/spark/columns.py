@@ -1,0 +1,218 @@
+"""Columns of the Spark source: its schemas, what a user's schema may ask for, and batches of exactly Spark's Arrow schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
+from pyspark.sql.types import DataType, StructField, StructType
+
+from kafkalog.errors import path_text
+from kafkalog.log.report import Dropped
+from kafkalog.tables.schemas import find_table
+
+from .errors import BAD_SCHEMA, NULL_VALUE, SparkSourceError, bad_option
+from .options import METADATA_COLUMN, SourceOptions
+from .plan import FileSlice
+
+# Measured: fewer rows cost more in the JVM, more rows gain nothing and hold memory.
+BATCH_ROWS: Final = 10_000
+BATCH_BYTES: Final = 4 << 20
+
+KAFKA_COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+CORRUPT_TYPE: Final = "struct<file_path:string,position:bigint,length:bigint,reason:string,bytes:binary>"
+METADATA_TYPE: Final = (
+    "struct<file_path:string,file_name:string,file_size:bigint,file_block_start:bigint,file_block_length:bigint,"
+    "file_modification_time:timestamp,batch_base_offset:bigint,codec:string,producer_id:bigint,leader_epoch:int>"
+)
+METADATA_NEEDS: Final = ("file", "base_offset", "codec", "producer_id", "leader_epoch")
+# Types that a user's schema may give to a column of `records` besides its own.
+VARIANTS: Final = {
+    "key": ("string",),
+    "value": ("string",),
+    "timestamp": ("bigint", "timestamp_ntz"),
+    "headers": ("map<string,binary>",),
+}
+MICROSECONDS: Final = pa.timestamp("us", tz="UTC")
+
+
+def default_schema(options: SourceOptions) -> StructType:
+    """The schema of a `load()` without `.schema(…)`."""
+    _check_corrupt_column(options)
+    columns = {column.name: column.type for column in find_table(options.table).columns if column.default}
+    if options.table == "records":
+        columns = {name: columns[name] for name in (*KAFKA_COLUMNS, *(["headers"] if options.include_headers else []))}
+    schema = StructType([StructField(name, from_arrow_type(kind)) for name, kind in columns.items()])
+    if options.include_metadata and options.table == "records":
+        schema.add(StructField(METADATA_COLUMN, _parsed(METADATA_TYPE)))
+    if options.mode == "PERMISSIVE":
+        schema.add(StructField(options.corrupt_column, _parsed(CORRUPT_TYPE)))
+    return schema
+
+
+def _check_corrupt_column(options: SourceOptions) -> None:
+    taken = [METADATA_COLUMN, *(column.name for column in find_table(options.table).columns)]
+    if options.corrupt_column in taken:
+        raise bad_option("columnNameOfCorruptRecord", options.corrupt_column, "the table has a column of that name")
+
+
+def _parsed(text: str) -> DataType:
+    """The type of a simple string, without Spark's parser, which needs a session."""
+    names = {"string": pa.string(), "bigint": pa.int64(), "int": pa.int32(), "binary": pa.binary(), "timestamp": MICROSECONDS}
+    fields = [field.split(":") for field in text.removeprefix("struct<").removesuffix(">").split(",")]
+    return StructType([StructField(name, from_arrow_type(names[kind])) for name, kind in fields])
+
+
+@dataclass(frozen=True)
+class Projection:
+    """The columns of a query: which of the table they need, and how they become what Spark expects."""
+
+    schema: StructType
+    table: str
+    corrupt_column: str
+    has_corrupt_column: bool
+    needed: tuple[str, ...]
+
+    @classmethod
+    def of(cls, schema: StructType, options: SourceOptions) -> Projection:
+        """The projection of a schema; SparkSourceError for columns or types that the table cannot give."""
+        if not len(schema):
+            raise SparkSourceError(BAD_SCHEMA, "the schema is empty; name at least one column, such as 'offset long'")
+        _check_corrupt_column(options)
+        allowed = allowed_types(options)
+        needed: dict[str, None] = {}
+        for field in schema:
+            kind = field.dataType.simpleString()
+            if field.name not in allowed:
+                raise SparkSourceError(
+                    BAD_SCHEMA, f"table {options.table} has no column {field.name!r}; there are {', '.join(allowed)}"
+                )
+            if kind not in allowed[field.name]:
+                raise SparkSourceError(
+                    BAD_SCHEMA, f"column {field.name} cannot be {kind}; allowed is {' or '.join(allowed[field.name])}"
+                )
+            needed.update(dict.fromkeys(_needs(field.name, kind, options)))
+        return cls(schema, options.table, options.corrupt_column, options.corrupt_column in schema.names, tuple(needed))
+
+    def arrow_schema(self) -> pa.Schema:
+        return to_arrow_schema(self.schema, timezone="UTC")
+
+    def batches(self, found: pa.RecordBatch, slices: dict[str, FileSlice]) -> Iterator[pa.RecordBatch]:
+        """The batch in pieces that suit Spark."""
+        if not found.num_rows:
+            return
+        target = self.arrow_schema()
+        arrays = [self._column(found, field, slices) for field in target]
+        whole = self._checked(pa.RecordBatch.from_arrays(arrays, schema=target))
+        step = min(BATCH_ROWS, max(1, BATCH_BYTES * whole.num_rows // max(whole.nbytes, 1)))
+        for start in range(0, whole.num_rows, step):
+            yield whole.slice(start, step)
+
+    def corrupt_batch(self, rows: Iterable[dict[str, Any]]) -> pa.RecordBatch:
+        """One row for each bad range, null but for the column that describes it."""
+        target = self.arrow_schema()
+        found = list(rows)
+        arrays = [
+            pa.array(found, field.type) if field.name == self.corrupt_column else pa.nulls(len(found), field.type)
+            for field in target
+        ]
+        return self._checked(pa.RecordBatch.from_arrays(arrays, schema=target))
+
+    def _checked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        for field, column in zip(batch.schema, batch.columns, strict=True):
+            if not field.nullable and column.null_count:
+                raise SparkSourceError(NULL_VALUE, f"column {field.name} is NOT NULL in the schema, but null in the log")
+        return batch
+
+    def _column(self, found: pa.RecordBatch, field: pa.Field, slices: dict[str, FileSlice]) -> pa.Array:
+        if self.table == "records" and field.name == METADATA_COLUMN:
+            return _metadata(found, field.type, slices)
+        if field.name == self.corrupt_column:
+            return pa.nulls(found.num_rows, field.type)
+        if self.table == "records" and field.name == "timestamp":
+            return _timestamps(found, field.type)
+        column = found.column(field.name)
+        if column.type == field.type:
+            return column
+        if pa.types.is_map(field.type):
+            return _as_map(column, field.type)
+        if pa.types.is_string(field.type) and pa.types.is_binary(column.type):
+            return _as_text(column)
+        return column.cast(field.type)
+
+
+def allowed_types(options: SourceOptions) -> dict[str, tuple[str, ...]]:
+    """Every column that a schema may name, with the types that it may have."""
+    own: dict[str, tuple[str, ...]] = {
+        column.name: (from_arrow_type(column.type).simpleString(),) for column in find_table(options.table).columns
+    }
+    if options.table == "records":
+        own = {name: (*kinds, *VARIANTS.get(name, ())) for name, kinds in own.items()}
+        own[METADATA_COLUMN] = (METADATA_TYPE,)
+    own[options.corrupt_column] = (CORRUPT_TYPE,)
+    return own
+
+
+def _needs(name: str, kind: str, options: SourceOptions) -> tuple[str, ...]:
+    """The columns of the table from which one of Spark's is made."""
+    known = {column.name for column in find_table(options.table).columns}
+    if options.table == "records" and name == METADATA_COLUMN:
+        return METADATA_NEEDS
+    if options.table == "records" and name == "timestamp" and kind == "bigint":
+        return ("timestamp_ms",)
+    return (name,) if name in known else ()
+
+
+def _timestamps(found: pa.RecordBatch, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_integer(kind):
+        return found.column("timestamp_ms")
+    times = found.column("timestamp").cast(MICROSECONDS)
+    return times if kind == MICROSECONDS else times.cast(pa.int64()).cast(kind)
+
+
+def _as_text(column: pa.Array) -> pa.Array:
+    try:
+        return column.cast(pa.string())
+    except pa.ArrowInvalid:
+        texts = [None if value is None else value.decode(errors="replace") for value in column.to_pylist()]
+        return pa.array(texts, pa.string())
+
+
+def _as_map(headers: pa.Array, kind: pa.MapType) -> pa.Array:
+    """Headers as a map; of headers with the same key the last one stays, since a map of Spark holds a key once."""
+    rows = [None if row is None else list({pair["key"]: pair["value"] for pair in row}.items()) for row in headers.to_pylist()]
+    return pa.array(rows, kind)
+
+
+def _metadata(found: pa.RecordBatch, kind: pa.StructType, slices: dict[str, FileSlice]) -> pa.Array:
+    """Records of one batch come from one file."""
+    rows = found.num_rows
+    piece = slices[found.column("file")[0].as_py()]
+    constants = {
+        "file_path": path_text(piece.path),
+        "file_name": path_text(piece.path.rpartition("/")[2]),
+        "file_size": piece.size,
+        "file_block_start": piece.start,
+        "file_block_length": piece.bytes,
+        "file_modification_time": piece.mtime_ns // 1000,
+    }
+    arrays = []
+    for field in kind:
+        if field.name in constants:
+            arrays.append(pa.repeat(pa.scalar(constants[field.name], field.type), rows))
+        else:
+            arrays.append(found.column("base_offset" if field.name == "batch_base_offset" else field.name).cast(field.type))
+    return pa.StructArray.from_arrays(arrays, fields=list(kind))
+
+
+def corrupt_row(dropped: Dropped, content: bytes | None) -> dict[str, Any]:
+    return {
+        "file_path": path_text(dropped.file),
+        "position": dropped.position,
+        "length": dropped.length,
+        "reason": dropped.reason,
+        "bytes": content,
+    }

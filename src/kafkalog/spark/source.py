@@ -1,0 +1,71 @@
+"""The data source `kafkalog` of Spark: `spark.read.format("kafkalog").load(path)`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from .errors import coded
+from .options import SourceOptions, parse_options
+from .plan import Split, plan_splits
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass
+class SplitPartition(InputPartition):
+    """A split on its way to a task."""
+
+    split: Split
+
+
+class KafkaLogDataSource(DataSource):
+    """Kafka's log files as a table of Spark; options and columns are those of Spark's own Kafka source.
+
+    Name: `kafkalog`. Registered by itself where kafkalog is installed, else with
+    `spark.dataSource.register(KafkaLogDataSource)`. The options are listed in docs/spark.md.
+
+        spark.read.format("kafkalog").option("subscribe", "orders").load("/var/lib/kafka/data")
+    """
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        self.parsed = parse_options(options)
+
+    @classmethod
+    def name(cls) -> str:
+        return "kafkalog"
+
+    def schema(self) -> StructType:
+        from .columns import default_schema  # Arrow, NumPy and Numba: not for a mere look-up of sources
+
+        return default_schema(self.parsed)
+
+    def reader(self, schema: StructType) -> KafkaLogReader:
+        return KafkaLogReader(self.parsed, schema)
+
+
+class KafkaLogReader(DataSourceReader):
+    """Plans on the driver, reads in tasks."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        from .columns import Projection
+
+        self.options = options
+        self.projection = Projection.of(schema, options)
+
+    def partitions(self) -> list[InputPartition]:
+        with coded():
+            return [SplitPartition(split) for split in plan_splits(self.options)]
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        from .reading import read_split
+
+        # Spark makes a task without a split where there is nothing to read.
+        split = partition.split if isinstance(partition, SplitPartition) else Split()
+        return read_split(split, self.projection, self.options)

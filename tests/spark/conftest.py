@@ -1,0 +1,44 @@
+"""One Spark session for all tests of a process, so one for each worker of pytest-xdist: it takes seconds to start."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.conftest import require
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    require("pyspark")
+    from kafkalog.spark import session
+
+    # Two cores, and nothing that a small test has no use for.
+    conf = {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+        "spark.sql.pyspark.worker.logging.enabled": "true",
+    }
+    # The console of the JVM belongs to this process; the peer object store is reached with what the environment says.
+    os.environ.setdefault("SPARK_LOCAL_DIRS", str(tmp_path_factory.mktemp("spark")))
+    opened = session("local[2]", "kafkalog-tests", **conf)
+    opened.sparkContext.setLogLevel("OFF")
+    yield opened
+    opened.stop()
+
+
+@pytest.fixture
+def load(spark: Any) -> Callable[..., Any]:
+    """load(path, schema=None, **options) is the DataFrame of the source."""
+
+    def load(path: object, schema: str | None = None, **options: object) -> Any:
+        reader = spark.read.format("kafkalog").options(**{name: str(value) for name, value in options.items()})
+        return (reader.schema(schema) if schema else reader).load(str(path))
+
+    return load

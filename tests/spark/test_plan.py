@@ -1,0 +1,336 @@
+"""Planning without Spark: partitions, ranges and splits; every record is in exactly one split."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import re
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import kafkalog
+from kafkalog.log.partition import Partition
+from kafkalog.log.reading import ReadOptions
+from kafkalog.log.report import ReadReport
+from kafkalog.segment.decode import RecordRange
+from kafkalog.spark.errors import SparkSourceError
+from kafkalog.spark.options import parse_options
+from kafkalog.spark.plan import Part, Split, as_segment, find_offset_at, plan_splits
+from kafkalog.storage import open_store
+from kafkalog.tables.records import record_batches
+from kafkalog.tables.schemas import find_table
+from tests.unit.small_logs import FIRST_TIME, made_batch, marker, read_offsets, transactional_batch, write_segment
+
+
+def plan(path: Path | str, **options: Any) -> list[Split]:
+    """The splits for one core."""
+    return plan_splits(parse_options({"path": str(path), **{name: str(value) for name, value in options.items()}}), 1)
+
+
+def read_part(part: Part, on_damage: str = "strict", **choices: Any) -> list[int]:
+    store, _ = open_store(part.root)
+    segments = tuple(as_segment(piece) for piece in part.slices)
+    partition = Partition(
+        store, part.folder, part.topic, part.partition, segments=segments, log_start_offset=part.log_start_offset
+    )
+    options = ReadOptions(
+        frozenset({"offset"}),
+        RecordRange(part.start_offset, part.stop_offset),
+        on_damage=on_damage,
+        threads=1,
+        committed=part.committed,
+        **choices,
+    )
+    batches = record_batches([partition], find_table("records").schema(["offset"]), options, ReadReport())
+    return [offset for found in batches for offset in found.column(0).to_pylist()]
+
+
+def read_splits(splits: list[Split], **choices: Any) -> list[int]:
+    return [offset for split in splits for part in split.parts for offset in read_part(part, **choices)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three segments of 40 batches each, with index entries for every third batch."""
+    folder = tmp_path_factory.mktemp("logs") / "orders-0"
+    for base in (0, 400, 800):
+        batches = [made_batch(offset) for offset in range(base, base + 400, 10)]
+        write_segment(folder, base, *batches, indexed=range(3, 40, 3))
+    return folder
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    target=st.integers(200, 30_000),
+    start=st.integers(0, 1200),
+    length=st.integers(0, 1200),
+    least=st.none() | st.integers(1, 40),
+    most=st.none() | st.integers(5, 500),
+)
+def test_splits_cover_every_record_of_the_range_exactly_once(
+    folder: Path, target: int, start: int, length: int, least: int | None, most: int | None
+) -> None:
+    stop = min(start + length, 1200)
+    options: dict[str, Any] = {
+        "maxPartitionBytes": target,
+        "startingOffsets": json.dumps({"orders": {"0": start}}),
+        "endingOffsets": json.dumps({"orders": {"0": stop}}),
+    }
+    options |= {"minPartitions": least} if least else {}
+    options |= {"maxRecordsPerPartition": most} if most else {}
+    splits = plan(folder, **options)
+    assert read_splits(splits) == list(range(start, stop))
+    if least is not None and stop - start >= 3 * least:
+        assert len(splits) >= least * 0.8
+    if most is not None:
+        assert max((len(read_splits([split])) for split in splits), default=0) <= most
+
+
+def test_one_segment_is_cut_for_every_core(folder: Path) -> None:
+    splits = plan(folder, maxPartitionBytes=4000)
+    assert len(splits) > 8
+    slices = [piece for split in splits for part in split.parts for piece in part.slices]
+    for before, after in itertools.pairwise(slices):
+        assert (after.path != before.path and after.start == 0) or after.start == before.stop
+    assert sum(piece.bytes for piece in slices) == sum(path.stat().st_size for path in folder.glob("*.log"))
+
+
+def test_small_segments_share_a_split(folder: Path) -> None:
+    assert len(plan(folder)) == 1
+    assert [len(part.slices) for part in plan(folder)[0].parts] == [3]
+
+
+@pytest.mark.parametrize("damage", ["missing", "shifted", "garbage", "another segment's"])
+def test_a_wrong_index_never_changes_what_the_splits_hold(tmp_path: Path, damage: str) -> None:
+    folder = tmp_path / "orders-0"
+    batches = [made_batch(offset) for offset in range(0, 400, 10)]
+    log = write_segment(folder, 0, *batches, indexed=range(2, 40, 2))
+    index = log.with_suffix(".index")
+    entries = list(struct.iter_unpack(">ii", index.read_bytes()))
+    if damage == "missing":
+        index.unlink()
+    elif damage == "shifted":
+        index.write_bytes(b"".join(struct.pack(">ii", offset, position + 7) for offset, position in entries))
+    elif damage == "garbage":
+        index.write_bytes(random.Random(1).randbytes(80))
+    else:
+        index.write_bytes(b"".join(struct.pack(">ii", offset, position // 2 + 61) for offset, position in entries))
+    splits = plan(folder, maxPartitionBytes=500)
+    assert read_splits(splits) == list(range(400))
+    assert (len(splits) > 5) == (damage == "missing")
+
+
+def test_a_broken_length_costs_no_split_but_its_own(tmp_path: Path) -> None:
+    folder = tmp_path / "orders-0"
+    batches = [made_batch(offset) for offset in range(0, 400, 10)]
+    log = write_segment(folder, 0, *batches, indexed=range(2, 40, 2))
+    content = bytearray(log.read_bytes())
+    position = sum(map(len, batches[:7]))
+    content[position + 8 : position + 12] = struct.pack(">i", 1 << 20)
+    log.write_bytes(content)
+    splits = plan(folder, maxPartitionBytes=1000)
+    assert read_splits(splits, on_damage="salvage") == [*range(70), *range(80, 400)]
+    with pytest.raises(kafkalog.SegmentError):
+        read_splits(splits)
+
+
+def test_a_length_beyond_a_cut_is_damage_and_no_tail_of_the_newest_segment(tmp_path: Path) -> None:
+    folder = tmp_path / "orders-0"
+    batches = [made_batch(offset) for offset in range(0, 100, 10)]
+    log = write_segment(folder, 0, *batches, indexed=[5])
+    content = bytearray(log.read_bytes())
+    position = sum(map(len, batches[:4]))
+    content[position + 8 : position + 12] = struct.pack(">i", 10_000)
+    log.write_bytes(content)
+    first = plan(folder, maxPartitionBytes=len(content) // 2 + 1)[0]
+    with pytest.raises(kafkalog.SegmentError):
+        read_splits([first])
+
+
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+def test_transactions_that_cross_splits_are_judged_as_a_whole(tmp_path: Path, isolation: str) -> None:
+    folder = tmp_path / "orders-0"
+    first = [transactional_batch(0, 10, 1), transactional_batch(10, 10, 2), transactional_batch(20, 10, 1, 10)]
+    second = [marker(30, 1, commit=False), marker(31, 2, commit=True), transactional_batch(32, 8, 3), made_batch(40)]
+    write_segment(folder, 0, *first)
+    write_segment(folder, 30, *second)
+    splits = plan(folder, isolation=isolation, maxPartitionBytes=200)
+    assert len(splits) > 3
+    assert read_splits(splits, isolation=isolation) == read_offsets(folder, isolation=isolation)
+
+
+@pytest.mark.parametrize("era", ["0.8.2.2", "0.10.0.1", "2.8.2", "4.3.0"])
+def test_splits_of_real_logs_hold_what_a_whole_read_gives(golden: Any, era: str) -> None:
+    path = golden(era) / era
+    for found in kafkalog.open(path).partitions:
+        if found.state or not found.size:
+            continue
+        expected = read_offsets(found.folder)
+        for target in (700, 5_000):
+            splits = plan(found.folder, maxPartitionBytes=target)
+            assert read_splits(splits) == expected, (str(found), target)
+
+
+def test_offsets_by_timestamp_are_those_of_a_search_through_all_records(golden: Any) -> None:
+    path = golden("4.3.0") / "4.3.0"
+    for name in ("upgraded-mixed-0", "none-0", "txn-0", "delete-records-0"):
+        logs = kafkalog.open(path / name)
+        rows = logs.read("records", ["offset", "timestamp_ms"], include_control=True).read_all().to_pylist()
+        times = sorted({row["timestamp_ms"] for row in rows})
+        for time in [*times[:: max(len(times) // 10, 1)], times[-1] + 1]:
+            expected = next((row["offset"] for row in rows if row["timestamp_ms"] >= time), None)
+            assert find_offset_at(logs.partitions[0], time) == expected, (name, time)
+
+
+def two_topics(folder: Path) -> Path:
+    write_segment(folder / "orders-0", 20, made_batch(20), made_batch(30))
+    write_segment(folder / "orders-1", 0, made_batch(0))
+    write_segment(folder / "payments-0", 0, made_batch(0))
+    write_segment(folder / "__consumer_offsets-0", 0, made_batch(0))
+    return folder
+
+
+def chosen(splits: list[Split]) -> set[str]:
+    return {f"{part.topic}-{part.partition}" for split in splits for part in split.parts}
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, {"orders-0", "orders-1", "payments-0"}),
+        ({"subscribe": " orders ,,"}, {"orders-0", "orders-1"}),
+        ({"subscribePattern": "rder"}, {"orders-0", "orders-1"}),
+        ({"subscribePattern": "none"}, set()),
+        ({"assign": '{"orders":[1,7],"gone":[0]}'}, {"orders-1"}),
+        ({"assign": '{"__consumer_offsets":[0]}'}, set()),
+        ({"includeInternalTopics": "true", "subscribe": "__consumer_offsets"}, {"__consumer_offsets-0"}),
+    ],
+)
+def test_topics_are_chosen_as_by_sparks_kafka_source(tmp_path: Path, options: dict[str, str], expected: set[str]) -> None:
+    assert chosen(plan(two_topics(tmp_path), **options)) == expected
+
+
+def test_an_internal_topic_given_by_its_own_folder_is_read(tmp_path: Path) -> None:
+    assert chosen(plan(two_topics(tmp_path) / "__consumer_offsets-0")) == {"__consumer_offsets-0"}
+
+
+def test_the_same_partition_under_two_paths_is_refused(tmp_path: Path) -> None:
+    paths = [str(two_topics(tmp_path / name)) for name in ("a", "b")]
+    with pytest.raises(SparkSourceError, match=r"^KAFKALOG_BAD_OPTION: option paths: orders-0 is at"):
+        plan_splits(parse_options({"paths": json.dumps(paths)}))
+
+
+ONE = {"assign": '{"orders":[0]}'}
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"startingOffsets": '{"orders":{"0":-2}}'}, range(20, 40)),
+        ({"startingOffsets": '{"orders":{"0":33}}'}, range(33, 40)),
+        ({"startingOffsets": '{"orders":{"0":40}}'}, range(0)),
+        ({"endingOffsets": '{"orders":{"0":25}}'}, range(20, 25)),
+        ({"endingOffsets": '{"orders":{"0":-1}}'}, range(20, 40)),
+        ({"startingTimestamp": FIRST_TIME + 35}, range(35, 40)),
+        ({"startingTimestamp": FIRST_TIME + 35, "startingOffsets": "nonsense"}, range(35, 40)),
+        ({"startingTimestamp": FIRST_TIME + 90, "startingOffsetsByTimestampStrategy": "latest"}, range(0)),
+        ({"endingTimestamp": FIRST_TIME + 22}, range(20, 22)),
+        ({"endingTimestamp": FIRST_TIME + 90}, range(20, 40)),
+        ({"startingOffsetsByTimestamp": f'{{"orders":{{"0":{FIRST_TIME + 31}}}}}', "startingOffsets": "x"}, range(31, 40)),
+        ({"endingOffsetsByTimestamp": f'{{"orders":{{"0":{FIRST_TIME + 31}}}}}'}, range(20, 31)),
+        ({"startingOffsets": '{"orders":{"0":3}}', "failOnDataLoss": "false"}, range(20, 40)),
+        ({"endingOffsets": '{"orders":{"0":99}}', "failOnDataLoss": "false"}, range(20, 40)),
+    ],
+)
+def test_ranges_mean_what_they_mean_to_sparks_kafka_source(tmp_path: Path, options: dict[str, Any], expected: range) -> None:
+    assert read_splits(plan(two_topics(tmp_path), **ONE, **options)) == list(expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"startingOffsets": '{"orders":{"0":3}}'}, "KAFKALOG_DATA_LOSS: option startingOffsets: orders-0 has the offsets 20 to"),
+        ({"endingOffsets": '{"orders":{"0":41}}'}, "KAFKALOG_DATA_LOSS: option endingOffsets"),
+        ({"startingOffsets": '{"orders":{"0":25,"1":0}}'}, "KAFKALOG_BAD_OPTION: option startingOffsets: it must name exactly"),
+        (
+            {"startingOffsets": '{"orders":{"0":33}}', "endingOffsets": '{"orders":{"0":25}}'},
+            "KAFKALOG_BAD_OPTION: option startingOffsets: orders-0 would start at 33, behind its end at 25",
+        ),
+        ({"startingTimestamp": FIRST_TIME + 90}, f"KAFKALOG_BAD_OPTION: option startingTimestamp={FIRST_TIME + 90}"),
+    ],
+)
+def test_ranges_that_the_log_does_not_have_are_refused(tmp_path: Path, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(SparkSourceError, match="^" + re.escape(message)):
+        plan(two_topics(tmp_path), **ONE, **options)
+
+
+def test_a_topic_that_is_not_there_is_refused_with_those_that_are(tmp_path: Path) -> None:
+    with pytest.raises(SparkSourceError, match=r"subscribe='orders,gone': no topic 'gone' here; there are: orders, payments$"):
+        plan(two_topics(tmp_path), subscribe="orders,gone")
+
+
+BAD: list[tuple[dict[str, str], str]] = [
+    ({}, "option path is missing"),
+    ({"path": "/a", "paths": '["/b"]'}, "option paths="),
+    ({"paths": "/b"}, "option paths='/b': a JSON list"),
+    ({"path": "/a", "table": "record"}, "option table='record': allowed are records, batches"),
+    ({"path": "/a", "mode": "strict"}, "option mode='strict': allowed are FAILFAST, PERMISSIVE, DROPMALFORMED"),
+    ({"path": "/a", "isolation": "dirty"}, "option isolation='dirty': allowed are read_uncommitted, read_committed"),
+    ({"path": "/a", "isolation": "read_committed", "kafka.isolation.level": "read_uncommitted"}, "contradicts"),
+    ({"path": "/a", "includeHeaders": "yes"}, "option includeHeaders='yes': allowed are true, false"),
+    ({"path": "/a", "minPartitions": "0"}, "option minPartitions='0': allowed is a whole number above 0"),
+    ({"path": "/a", "maxRecordsPerPartition": "-1"}, "option maxRecordsPerPartition='-1'"),
+    ({"path": "/a", "subscribe": " , "}, "option subscribe=' , '"),
+    ({"path": "/a", "subscribe": "x", "assign": "{}"}, "option assign='{}': not allowed beside subscribe"),
+    ({"path": "/a", "subscribePattern": "("}, "option subscribePattern='(': not a regular expression"),
+    ({"path": "/a", "assign": "orders"}, "option assign='orders'"),
+    ({"path": "/a", "assign": '{"orders":0}'}, "option assign="),
+    ({"path": "/a", "startingOffsets": "latest"}, "option startingOffsets='latest': not allowed in a batch read"),
+    ({"path": "/a", "startingOffsets": '{"t":{"0":-1}}'}, "-1 (latest) is not allowed here"),
+    ({"path": "/a", "endingOffsets": "earliest"}, "option endingOffsets='earliest': not allowed in a batch read"),
+    ({"path": "/a", "endingOffsets": '{"t":{"0":-2}}'}, "-2 (earliest) is not allowed here"),
+    ({"path": "/a", "endingOffsets": '{"t":{"0":-3}}'}, "option endingOffsets="),
+    ({"path": "/a", "startingTimestamp": "today"}, "option startingTimestamp='today': allowed are milliseconds"),
+    ({"path": "/a", "startingOffsetsByTimestampStrategy": "fail"}, "allowed are error, latest"),
+    ({"path": "/a", "table": "segments", "startingOffsets": "earliest"}, "not allowed with table='segments'"),
+    ({"path": "/a", "kafka.auto.offset.reset": "latest"}, "option kafka.auto.offset.reset='latest': not allowed"),
+    ({"path": "/a", "startingOffset": "5"}, "did you mean startingOffsets?"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), BAD)
+def test_a_bad_option_is_named_with_its_value_and_what_is_allowed(options: dict[str, str], message: str) -> None:
+    with pytest.raises(SparkSourceError, match="^KAFKALOG_BAD_OPTION: .*" + re.escape(message)):
+        parse_options(options)
+
+
+def test_options_of_brokers_and_streams_are_accepted(caplog: pytest.LogCaptureFixture) -> None:
+    options = {"path": "/a", "kafka.bootstrap.servers": "x:9092", "groupIdPrefix": "g", "maxOffsetsPerTrigger": "5"}
+    parse_options(options)
+    assert "maxOffsetsPerTrigger has no effect on a batch read" in caplog.text
+
+
+def heavy_after(program: str) -> Iterator[str]:
+    program += "\nimport sys\nsys.stdout.write(' '.join(sys.modules))"
+    child = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
+    loaded = {name.partition(".")[0] for name in child.stdout.split()}
+    return iter(sorted(loaded & {"numba", "pyarrow", "pyspark", "pandas"}))
+
+
+def test_planning_and_the_shim_load_neither_numba_nor_arrow_nor_spark(folder: Path) -> None:
+    program = f"""
+import kafkalog.spark, pyspark_kafkalog
+from kafkalog.spark.options import parse_options
+from kafkalog.spark.plan import plan_splits
+assert len(plan_splits(parse_options({{"path": {str(folder)!r}, "maxPartitionBytes": "4000"}}))) > 8
+"""
+    assert list(heavy_after(program)) == []
