@@ -30,6 +30,10 @@ def flip_jobs(quick: bool) -> list[Job]:
     ]
 
 
+def strict_flip_jobs(quick: bool) -> list[Job]:
+    return [partial(bytes_damage.check_flips_strictly, name, 0, 1 << 20, 601 if quick else 1) for name in VARIANTS]
+
+
 def operator_jobs(quick: bool) -> list[Job]:
     seeds, per_job = (60, 60) if quick else (20_000, SEEDS_PER_JOB)
     return [
@@ -76,6 +80,7 @@ def single(check: Callable[[Argument], Tally], sample: Argument, whole: Argument
 THREATS: dict[str, tuple[str, Callable[[bool], list[Job]]]] = {
     "T-01": ("cut at any byte", cut_jobs),
     "T-02": ("any bit flipped", flip_jobs),
+    "T-02s": ("any bit flipped, strict + neighbours alone", strict_flip_jobs),
     "T-02v": ("any bit flipped, reads of a part", view_jobs),
     "T-02t": ("any bit flipped or byte cut, all tables", table_jobs),
     "T-03": ("bytes, bursts and sectors overwritten", operator_jobs),
