@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
-import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -37,11 +36,7 @@ BATCH_HEADER_COLUMNS = (
     "last_sequence",
     "leader_epoch",
 )
-FLOOR_WINDOW_BYTES = 8 << 20
-BATCH_START = struct.Struct(">qiibIhi")  # base offset, length, leader epoch, magic, crc, attributes, last offset delta
-BATCH_HEADER_BYTES = 61
-RECORD_COUNT_POSITION = 57
-CRC_STARTS = 21
+FLOOR_WINDOW_BYTES = 4 << 20
 
 
 def find_version(contestant: str) -> str | None:
@@ -91,45 +86,43 @@ def kafkalog_reader(path: Path, table: str, columns: tuple[str, ...], threads: i
 
 
 def floor_reader(path: Path) -> Reader:
-    """What no reader can avoid: read the file, check the CRCs, decompress. Batch positions are found beforehand, untimed."""
-    from crc32c import crc32c
+    """What no reader can avoid: read the file, check the CRCs, decompress, with the very calls that kafkalog makes.
 
-    from kafkalog.codecs import NONE, decompress
+    Batch positions are found beforehand, untimed.
+    """
+    import numpy as np
 
-    windows, rows = _plan_windows(path)
-    window = memoryview(bytearray(max(size for _, size, _ in windows)))
-    arena = memoryview(bytearray(FLOOR_WINDOW_BYTES))
+    from kafkalog.codecs import decompress
+    from kafkalog.kernels import layout, native
+    from kafkalog.kernels.crc import check_batches
+    from kafkalog.segment.scratch import DecodeScratch
+
+    from .floor import decompress_each, plan_windows
+
+    windows, rows = plan_windows(path, FLOOR_WINDOW_BYTES)
+    buffer = np.empty(max(window.size for window in windows), np.uint8)
+    scratch = DecodeScratch()
+    tools = scratch.tools(len(scratch.arena), check_crcs=True)
 
     def read() -> int:
         descriptor = os.open(path, os.O_RDONLY)
         try:
-            for position, size, batches in windows:
-                os.preadv(descriptor, [window[:size]], position)
-                for start, stop, crc, codec in batches:
-                    if crc32c(window[start + CRC_STARTS : stop]) != crc:
-                        raise ValueError("the benchmark's own data has a bad CRC")
-                    if codec != NONE:
-                        decompress(codec, window[start + BATCH_HEADER_BYTES : stop], arena)
+            for window in windows:
+                os.preadv(descriptor, [buffer.data[: window.size]], window.position)
+                fits = np.empty(window.count, np.bool_)
+                entries = window.payloads[layout.ENTRY]
+                check_batches(native.crc32c_function(), buffer, window.fields, entries, window.position, fits)
+                if not fits.all():
+                    raise ValueError("the benchmark's own data has a bad CRC")
+                number = 0
+                while number < window.count:
+                    number = decompress_each(buffer, scratch.arena, window.fields, window.payloads, number, tools)
+                    if number < window.count:
+                        start, stop = window.payloads[layout.START : layout.STOP + 1, number].tolist()
+                        decompress(window.codec(number), buffer.data[start:stop], scratch.arena.data)
+                        number += 1
         finally:
             os.close(descriptor)
         return rows
 
     return read
-
-
-def _plan_windows(path: Path) -> tuple[list[tuple[int, int, list[tuple[int, int, int, int]]]], int]:
-    """Windows of whole v2 batches (position, size, [(start, stop, crc, codec)]) and the number of records in them."""
-    data = path.read_bytes()
-    windows: list[tuple[int, int, list[tuple[int, int, int, int]]]] = []
-    batches: list[tuple[int, int, int, int]] = []
-    window_position = position = rows = 0
-    while position < len(data):
-        _, length, _, _, crc, attributes, _ = BATCH_START.unpack_from(data, position)
-        rows += struct.unpack_from(">i", data, position + RECORD_COUNT_POSITION)[0]
-        stop = position + 12 + length
-        batches.append((position - window_position, stop - window_position, crc, attributes & 7))
-        position = stop
-        if position - window_position >= FLOOR_WINDOW_BYTES or position == len(data):
-            windows.append((window_position, position - window_position, batches))
-            window_position, batches = position, []
-    return windows, rows

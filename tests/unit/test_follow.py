@@ -162,20 +162,21 @@ def _write_torn(path: Path, batches: list[bytes], pieces: random.Random, done: t
 
 
 def test_reads_beside_a_writer_of_small_pieces_never_fail_and_never_see_less(tmp_path: Path) -> None:
-    path = write_segment(tmp_path / "orders-0", 0)
+    path = write_segment(tmp_path / "live" / "orders-0", 0)
     batches = [made_batch(first, 10, codec=first // 10 % 5) for first in range(0, 4000, 10)]
-    assert read_offsets(tmp_path, threads=1) == []  # compiles, before the clock runs
+    write_segment(tmp_path / "before" / "orders-0", 0, *batches[:5])
+    assert len(read_offsets(tmp_path / "before", threads=1)) == 50  # compiles, before the clock runs
     done = threading.Event()
     writer = threading.Thread(target=_write_torn, args=(path, batches, random.Random(1), done))
     writer.start()
     seen = reads = 0
     while not done.is_set():
-        found = read_offsets(tmp_path, threads=1)
+        found = read_offsets(tmp_path / "live", threads=1)
         assert found == list(range(len(found)))
         assert len(found) >= seen
         seen, reads = len(found), reads + 1
     writer.join()
-    assert read_offsets(tmp_path) == list(range(4000))
+    assert read_offsets(tmp_path / "live") == list(range(4000))
     assert reads > 1
 
 

@@ -167,9 +167,9 @@ def test_holes_of_a_gibibyte_are_skipped_quickly(tmp_path: Path) -> None:
         pytest.skip("this file system stores no holes")
     store, name = open_store(path)
     with store.open(name) as source:
-        started = time.perf_counter()
+        started = time.process_time()
         ranges = list(source.data_ranges(0, source.size))
-        assert time.perf_counter() - started < 0.05
+        assert time.process_time() - started < 0.05
         assert sum(stop - start for start, stop in ranges) < 1 << 20
         assert all(any(start <= wanted < stop for start, stop in ranges) for wanted in (0, 512 << 20))
         assert list(source.data_ranges(600 << 20, source.size)) == []

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 import numba
 import numpy as np
+from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
@@ -128,3 +129,28 @@ def _copy_by_index(source: Any, start: Any, target: Any, target_start: Any, size
 # Copies source[start : start + size] to target[target_start:]; the caller has checked both ranges. Addresses escape Numba's
 # bounds check, so a bounds-checked run copies by index instead, at a third of the speed.
 copy_bytes = inline(_copy_by_index if JIT_OFF or BOUNDS_CHECK else _copy_by_address)
+
+
+def _generate_call(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    """A call of the C function at the first argument, with the others."""
+    kinds = [context.get_value_type(kind) for kind in signature.args[1:]]
+    function = ir.FunctionType(context.get_value_type(signature.return_type), kinds)
+    return builder.call(builder.inttoptr(arguments[0], function.as_pointer()), arguments[1:])
+
+
+def _type_crc(typing: Any, function: Any, data: Any, size: Any, state: Any) -> Any:
+    return types.uint32(types.uintp, types.uintp, types.int32, types.uint32), _generate_call
+
+
+def _type_lz4(typing: Any, function: Any, source: Any, target: Any, size: Any, room: Any) -> Any:
+    return types.int32(types.uintp, types.uintp, types.uintp, types.int32, types.int32), _generate_call
+
+
+def _type_zstd(typing: Any, function: Any, context: Any, target: Any, room: Any, source: Any, size: Any) -> Any:
+    return types.int64(types.uintp, types.uintp, types.uintp, types.uintp, types.uintp, types.uintp), _generate_call
+
+
+# C functions that kernels call by an address found at run time (`native`), which comes first; other arguments as in C.
+call_crc32c: Any = intrinsic(_type_crc)  # crc32_iscsi(data, size, state)
+call_lz4: Any = intrinsic(_type_lz4)  # LZ4_decompress_safe(source, target, size, room)
+call_zstd: Any = intrinsic(_type_zstd)  # ZSTD_decompressDCtx(context, target, room, source, size)

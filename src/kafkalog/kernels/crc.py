@@ -7,11 +7,15 @@ entry `[k * 256 + b]` is what byte `b` adds to the state when `k` more bytes fol
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from kafkalog.kernels._jit import inline, kernel
+from kafkalog.format import batch
+
+from ._jit import call_crc32c, inline, kernel
+from .scan import CRC, POSITION, SIZE
 
 CRC32_POLYNOMIAL = 0xEDB88320
 CRC32C_POLYNOMIAL = 0x82F63B78
@@ -21,6 +25,7 @@ ALL_ONES = np.uint64(0xFFFFFFFF)
 Bytes = npt.NDArray[np.uint8]
 Tables = npt.NDArray[np.uint32]
 Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 
 
 def _build_tables(polynomial: int) -> Tables:
@@ -106,6 +111,33 @@ def crc32(data: Bytes, start: int, stop: int) -> np.int64:
 def crc32c(data: Bytes, start: int, stop: int) -> np.int64:
     """CRC-32C of `data[start:stop]`; 0 <= start, stop <= len(data) is the caller's duty."""
     return np.int64(advance(CRC32C_TABLES, ALL_ONES, data, start, stop) ^ ALL_ONES)
+
+
+@inline
+def batch_fits(function: int, data: Bytes, fields: Ints, entry: int, position: int) -> Any:
+    """Whether the stored CRC-32C of an entry, a v2 batch, fits its bytes; `position` is the file position of data[0].
+
+    `function` is the address of ISA-L's `crc32_iscsi` (`native`).
+    """
+    start = fields[POSITION, entry] - position + batch.CRC_START
+    size = fields[SIZE, entry] - batch.CRC_START
+    address = np.uintp(data.ctypes.data) + np.uintp(start)
+    state = call_crc32c(np.uintp(function), address, np.int32(size), np.uint32(0xFFFFFFFF))
+    return (np.int64(state) ^ 0xFFFFFFFF) == fields[CRC, entry]
+
+
+@kernel
+def check_batches(function: int, data: Bytes, fields: Ints, entries: Ints, position: int, valid: Flags) -> None:
+    """Whether the stored CRC-32C of each of these v2 batches fits; see `batch_fits`."""
+    for index in range(entries.shape[0]):
+        valid[index] = batch_fits(function, data, fields, entries[index], position)
+
+
+@kernel
+def check_messages(window: Bytes, starts: Ints, stops: Ints, crcs: Ints, valid: Flags) -> None:
+    """Whether each v0/v1 message's stored CRC-32 fits window[start:stop]."""
+    for index in range(starts.shape[0]):
+        valid[index] = crc32(window, starts[index], stops[index]) == crcs[index]
 
 
 def _build_digit_tables(tables: Tables) -> Tables:

@@ -92,7 +92,7 @@ class Order:
         )
         if fits:
             self.skipped = False
-            self._accept(facts[scan.GREATEST_LAST], facts[scan.GREATEST_EPOCH], window.position + len(window.data))
+            self._accept(facts[scan.GREATEST_LAST], facts[scan.GREATEST_EPOCH], window.position + window.size)
         return fits
 
     def check(self, fields: Ints, base_offsets: NDArray[np.int64]) -> list[OutOfPlace]:

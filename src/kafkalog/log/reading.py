@@ -11,12 +11,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from threading import Lock
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkalog.errors import CorruptBatch, KafkaLogError, Limits, SegmentError, StorageError, TornTail
+from kafkalog.errors import CorruptBatch, Limits, SegmentError, StorageError, TornTail
 from kafkalog.format import batch
 from kafkalog.kernels import scan
 from kafkalog.kernels.bytes import Ints
@@ -36,6 +37,7 @@ from .report import ReadReport
 from .transactions import AbortedRanges, Committed
 
 DEFAULT_THREADS = 4
+AHEAD = 2  # windows under way, done or waiting, per thread
 NARROW_OFFSETS = 1000
 NARROW_WINDOW_BYTES = 256 << 10
 
@@ -204,15 +206,20 @@ class _PartitionRead:
     def _decode(self, scanned: _Scanned) -> DecodedWindow | None:
         if scanned.window is None:
             return None
-        if scanned.entries is None and self._wants_all(scanned.window):
-            return self.decoder.decode(scanned.window, np.arange(scanned.window.count))
-        entries = scanned.entries if scanned.entries is not None else np.arange(scanned.window.count)
-        fields = rows_of(scanned.window.fields, entries)
+        decoded = self._decode_window(scanned, scanned.window)
+        self.buffers.let_go(scanned.window)
+        return decoded
+
+    def _decode_window(self, scanned: _Scanned, window: Window) -> DecodedWindow:
+        if scanned.entries is None and self._wants_all(window):
+            return self.decoder.decode(window, np.arange(window.count))
+        entries = scanned.entries if scanned.entries is not None else np.arange(window.count)
+        fields = rows_of(window.fields, entries)
         in_range = self._in_range(fields)
         if not in_range.all():
             entries, fields = entries[in_range], fields[:, in_range]
         wanted = self._wanted(fields)
-        return self.decoder.decode(scanned.window, entries, None if wanted.all() else wanted)
+        return self.decoder.decode(window, entries, None if wanted.all() else wanted)
 
     def _wants_all(self, window: Window) -> bool:
         """The common case, told from a few facts: every entry lies within the range, and none is left out for what it is."""
@@ -395,31 +402,36 @@ class SegmentPlacement:
 def ordered(
     work: Callable[[_Scanned], DecodedWindow | None], items: Iterator[_Scanned], threads: int
 ) -> Iterator[tuple[_Scanned, DecodedWindow | None]]:
-    """Each item with the result of `work` on it, in order; a few items are under way at once on as many threads."""
+    """Each item with the result of `work` on it, in order; a few items are under way at once on as many threads.
+
+    A thread takes its item from `items` by itself, when its turn has come: what it reads stays in the caches of its core.
+    """
     if threads <= 1:
         for item in items:
             yield item, work(item)
         return
+
+    def step(turn: Lock, next_turn: Lock) -> tuple[_Scanned, DecodedWindow | None] | None:
+        with turn:
+            try:
+                item = next(items, None)
+            finally:
+                next_turn.release()
+        return None if item is None else (item, work(item))
+
     pool = ThreadPoolExecutor(threads, thread_name_prefix="kafkalog")
-    waiting: deque[tuple[_Scanned, Future[DecodedWindow | None]]] = deque()
-    failure: KafkaLogError | None = None
+    waiting: deque[Future[tuple[_Scanned, DecodedWindow | None] | None]] = deque()
+    turn = Lock()
     try:
         while True:
-            try:
-                item = next(items)
-            except StopIteration:
-                break
-            except KafkaLogError as error:  # what was scanned before it comes out first
-                failure = error
-                break
-            waiting.append((item, pool.submit(work, item)))
-            if len(waiting) > threads:
-                first, future = waiting.popleft()
-                yield first, future.result()
-        while waiting:
-            first, future = waiting.popleft()
-            yield first, future.result()
-        if failure is not None:
-            raise failure
+            while len(waiting) < AHEAD * threads:
+                next_turn = Lock()
+                next_turn.acquire()
+                waiting.append(pool.submit(step, turn, next_turn))
+                turn = next_turn
+            done = waiting.popleft().result()
+            if done is None:
+                return
+            yield done
     finally:
         pool.shutdown(wait=True, cancel_futures=True)

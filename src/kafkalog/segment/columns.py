@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -13,10 +13,8 @@ from numpy.typing import NDArray
 from kafkalog.format import batch
 from kafkalog.format.sequence import MAX_SEQUENCE, NO_SEQUENCE
 from kafkalog.format.text import decode_utf8
-from kafkalog.kernels import decode as kernel
-from kafkalog.kernels import scan
-from kafkalog.kernels.bytes import Bytes, Ints
-from kafkalog.kernels.gather import gather, gather_headers
+from kafkalog.kernels import layout, scan
+from kafkalog.kernels.bytes import Ints
 
 from .constant import Constants
 from .windows import Window, rows_of
@@ -25,8 +23,10 @@ from .windows import Window, rows_of
 MAX_TIMESTAMP_MS = 9_223_372_036_854_775
 HEADERS_TYPE = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 RAW_HEADERS_TYPE = pa.list_(pa.struct([pa.field("key", pa.binary()), pa.field("value", pa.binary())]))
-ARENA_BYTES = 8 << 20
-SCRATCH_ROWS = 1 << 16
+ASCII_END = 0x80
+NO_OFFSETS = np.zeros(1, np.int32)
+NO_BYTES = np.empty(0, np.uint8)
+BINARY = pa.binary()
 TIMESTAMP_TYPE = pa.timestamp("ms", tz="UTC")
 
 
@@ -43,75 +43,107 @@ def validity(valid: NDArray[Any]) -> tuple[pa.Buffer | None, int]:
     return (pa.py_buffer(np.packbits(valid, bitorder="little")) if nulls else None), nulls
 
 
-class DecodeScratch(threading.local):
-    """Memory that one thread uses again for every window: decompressed payloads, and columns that do not leave."""
+def allocate_offsets(count: int) -> tuple[pa.Buffer, NDArray[np.int32]]:
+    """Offsets of that many values that follow one another; the first is 0."""
+    buffer, offsets = allocate(count + 1, np.int32)
+    offsets[0] = 0
+    return buffer, offsets
 
-    def __init__(self) -> None:
-        self.enlarge_arena(ARENA_BYTES)
-        self.totals: Ints = np.zeros(kernel.TOTAL_COUNT, np.int64)
-        self._allocate(SCRATCH_ROWS)
 
-    def enlarge_arena(self, size: int) -> None:
-        self.arena: Bytes = np.empty(size, np.uint8)
-        self.view = self.arena.data
+class _Texts:
+    """Room for `count` values of bytes, `size` of them together."""
 
-    def _allocate(self, rows: int) -> None:
-        self.key_valid, self.value_valid = np.empty(rows, np.uint8), np.empty(rows, np.uint8)
-        self.key_starts, self.value_starts = np.empty(rows, np.int64), np.empty(rows, np.int64)
-        self.header_starts, self.header_counts = np.empty(rows, np.int64), np.empty(rows, np.int64)
+    def __init__(self, count: int, size: int, *, is_used: bool) -> None:
+        self.offsets, self.valid, self.content = NO_OFFSETS, NO_BYTES, NO_BYTES
+        if is_used:
+            self._offset_buffer, self.offsets = allocate_offsets(count)
+            self._buffer, self.content = allocate(size, np.uint8)
+            self.valid = np.empty(count, np.uint8)
 
-    def make_room(self, rows: int) -> None:
-        if len(self.key_valid) < rows:
-            self._allocate(rows)
+    def array(self, count: int, kind: pa.DataType = BINARY, *, may_be_null: bool = True) -> pa.Array:
+        """The first `count` values."""
+        bitmap, nulls = validity(self.valid[:count]) if may_be_null else (None, 0)
+        return pa.Array.from_buffers(kind, count, [bitmap, self._offset_buffer, self._buffer], nulls)
 
-    @property
-    def columns(self) -> tuple[Bytes, Bytes, Ints, Ints, Ints, Ints]:
-        return self.key_valid, self.value_valid, self.key_starts, self.value_starts, self.header_starts, self.header_counts
+
+@dataclass
+class Room:
+    """How much the columns of a group can take."""
+
+    records: int
+    key_bytes: int
+    value_bytes: int
+    headers: int
+    header_bytes: int
 
 
 class RecordColumns:
-    """Records of `payloads` (rows of `kernels.decode`).
+    """Records of one window: room for the kernels to fill, then columns.
 
-    Everything that points into the window or the arena is copied by `gather`; both can be used again while the columns live on.
+    Nothing in it points into the window's bytes, which can be used again while the columns live on.
     """
 
-    def __init__(self, window: Window, payloads: Ints, scratch: DecodeScratch, capacity: int) -> None:
+    def __init__(self, window: Window, wants: int, room: Room) -> None:
         self.window = window
-        self.payloads = payloads
-        self.scratch = scratch
+        self.wants = wants
         self.rows = 0
-        self.offset_buffer, self.offsets = allocate(capacity, np.int64)
-        self.timestamp_buffer, self.timestamps = allocate(capacity, np.int64)
-        self.key_offset_buffer, self.key_offsets = allocate(capacity + 1, np.int32)
-        self.value_offset_buffer, self.value_offsets = allocate(capacity + 1, np.int32)
-        self.key_offsets[0] = 0
-        self.value_offsets[0] = 0
-        scratch.make_room(capacity)
-        scratch.totals[:] = 0
+        self.offset_buffer, self.offsets = allocate(room.records, np.int64)
+        self.timestamp_buffer, self.timestamps = allocate(room.records, np.int64)
+        self._keys = _Texts(room.records, room.key_bytes, is_used=wants != 0)
+        self._values = _Texts(room.records, room.value_bytes, is_used=wants != 0)
+        has_headers = wants & layout.HEADERS != 0
+        self._header_buffer, self._header_offsets = allocate_offsets(room.records if has_headers else 0)
+        self._header_keys = _Texts(room.headers, room.header_bytes, is_used=has_headers)
+        self._header_values = _Texts(room.headers, room.header_bytes, is_used=has_headers)
+        self._header_key_bits = np.zeros(1, np.uint8)
         self._arrays: dict[str, pa.Array] = {}
 
-    def kernel_columns(self) -> kernel.Columns:
+    def kernel_columns(self) -> tuple[layout.Columns, layout.HeaderColumns]:
         """The columns as `kernels.decode` takes them."""
-        return (self.offsets, self.timestamps, self.key_offsets, self.value_offsets, *self.scratch.columns)
+        keys, values, header_keys, header_values = self._keys, self._values, self._header_keys, self._header_values
+        return layout.Columns(
+            self.offsets,
+            self.timestamps,
+            keys.offsets,
+            keys.valid,
+            keys.content,
+            values.offsets,
+            values.valid,
+            values.content,
+        ), layout.HeaderColumns(
+            self._header_offsets,
+            header_keys.offsets,
+            header_keys.content,
+            header_values.offsets,
+            header_values.valid,
+            header_values.content,
+            self._header_key_bits,
+        )
 
-    def gather(self, columns: frozenset[str]) -> None:
-        """Copy what leaves, for the columns that were asked for, and let go of everything else."""
-        scratch = self.scratch
-        if "key" in columns:
-            self._arrays["key"] = self._gather_bytes(
-                scratch.key_starts, self.key_offset_buffer, self.key_offsets, scratch.key_valid
-            )
-        if "value" in columns:
-            self._arrays["value"] = self._gather_bytes(
-                scratch.value_starts, self.value_offset_buffer, self.value_offsets, scratch.value_valid
-            )
-        if "headers" in columns or "headers_raw" in columns:
-            self._gather_headers(columns)
-        self.entries = self.payloads[kernel.ENTRY]
-        self.first_rows = self.payloads[kernel.FIRST_ROW]
-        self.first_offsets = self.payloads[kernel.FIRST_OFFSET]
+    def close(self, payloads: Ints, columns: frozenset[str]) -> None:
+        """Make what was filled into arrays. `payloads` (rows of `kernels.layout`) are those that are in it."""
+        self.entries = payloads[layout.ENTRY]
+        self.first_rows = payloads[layout.FIRST_ROW]
+        self.first_offsets = payloads[layout.FIRST_OFFSET]
         self.entry_fields = rows_of(self.window.fields, self.entries)
-        del self.scratch, self.key_offsets, self.value_offsets
+        if "key" in columns:
+            self._arrays["key"] = self._keys.array(self.rows)
+        if "value" in columns:
+            self._arrays["value"] = self._values.array(self.rows)
+        for name in ("headers", "headers_raw"):
+            if name in columns:
+                self._arrays[name] = self._headers(name)
+        self.used = self._use()
+        del self._keys, self._values, self._header_keys, self._header_values
+
+    def _use(self) -> Room:
+        """The room that was needed."""
+        headers = int(self._header_offsets[self.rows]) if self.wants & layout.HEADERS else 0
+        header_bytes = max(int(self._header_keys.offsets[headers]), int(self._header_values.offsets[headers]))
+        if not self.wants:
+            return Room(self.rows, 0, 0, 0, 0)
+        keys, values = int(self._keys.offsets[self.rows]), int(self._values.offsets[self.rows])
+        return Room(self.rows, keys, values, headers, header_bytes)
 
     @cached_property
     def row_counts(self) -> NDArray[np.int64]:
@@ -119,47 +151,18 @@ class RecordColumns:
         counts: NDArray[np.int64] = np.append(self.first_rows[1:], self.rows) - self.first_rows
         return counts
 
-    def _gather_bytes(self, starts: Ints, offset_buffer: pa.Buffer, offsets: NDArray[np.int32], valid: Bytes) -> pa.Array:
-        buffer, target = allocate(int(offsets[self.rows]), np.uint8)
-        gather(self.window.data, self.scratch.arena, self.payloads, self.rows, starts, offsets, target)
-        bitmap, nulls = validity(valid[: self.rows])
-        return pa.Array.from_buffers(pa.binary(), self.rows, [bitmap, offset_buffer, buffer], nulls)
-
-    def _gather_headers(self, columns: frozenset[str]) -> None:
-        scratch = self.scratch
-        count, key_bytes, value_bytes = scratch.totals.tolist()  # of all records read, so at least of those within the range
-        list_buffer, list_offsets = allocate(self.rows + 1, np.int32)
-        key_offset_buffer, key_offsets = allocate(count + 1, np.int32)
-        value_offset_buffer, value_offsets = allocate(count + 1, np.int32)
-        key_buffer, keys = allocate(key_bytes, np.uint8)
-        value_buffer, values = allocate(value_bytes, np.uint8)
-        value_valid = np.empty(count, np.uint8)
-        count, ascii_only = gather_headers(
-            self.window.data,
-            scratch.arena,
-            self.payloads,
-            self.rows,
-            scratch.header_starts,
-            scratch.header_counts,
-            list_offsets,
-            key_offsets,
-            keys,
-            value_offsets,
-            values,
-            value_valid,
-        )
-        bitmap, nulls = validity(value_valid[:count])
-        value = pa.Array.from_buffers(pa.binary(), count, [bitmap, value_offset_buffer, value_buffer], nulls)
-        key_buffers = [None, key_offset_buffer, key_buffer]
-        present, absent = validity(scratch.header_counts[: self.rows] > 0)
-        for name, kind in (("headers", HEADERS_TYPE), ("headers_raw", RAW_HEADERS_TYPE)):
-            if name in columns:
-                as_text = name == "headers" and ascii_only
-                key = pa.Array.from_buffers(pa.string() if as_text else pa.binary(), count, key_buffers, 0)
-                if name == "headers" and not ascii_only:
-                    key = header_text(key)
-                pairs = pa.StructArray.from_arrays([key, value], fields=list(kind.value_type))
-                self._arrays[name] = pa.Array.from_buffers(kind, self.rows, [present, list_buffer], absent, children=[pairs])
+    def _headers(self, name: str) -> pa.Array:
+        count = int(self._header_offsets[self.rows])
+        is_ascii = int(self._header_key_bits[0]) < ASCII_END
+        if name == "headers_raw":
+            kind, key = RAW_HEADERS_TYPE, self._header_keys.array(count, may_be_null=False)
+        elif is_ascii:
+            kind, key = HEADERS_TYPE, self._header_keys.array(count, pa.string(), may_be_null=False)
+        else:
+            kind, key = HEADERS_TYPE, header_text(self._header_keys.array(count, may_be_null=False))
+        pairs = pa.StructArray.from_arrays([key, self._header_values.array(count)], fields=list(kind.value_type))
+        present, absent = validity(np.diff(self._header_offsets[: self.rows + 1]) > 0)
+        return pa.Array.from_buffers(kind, self.rows, [present, self._header_buffer], absent, children=[pairs])
 
     def column(self, name: str, constants: Constants) -> pa.Array:
         """The column of that name, of `rows` values."""

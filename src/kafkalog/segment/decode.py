@@ -16,19 +16,20 @@ from kafkalog import codecs
 from kafkalog.errors import CodecError, CorruptBatch, LimitExceeded, Limits, OutputFull, SegmentError
 from kafkalog.format import batch, message
 from kafkalog.kernels import decode as kernel
-from kafkalog.kernels import scan
+from kafkalog.kernels import layout, native, scan
 from kafkalog.kernels.bytes import Bytes, Ints
-from kafkalog.kernels.crc import digit_tables, expected_crc32
-from kafkalog.kernels.gather import check_messages
+from kafkalog.kernels.crc import check_batches, check_messages, digit_tables, expected_crc32
+from kafkalog.kernels.messages import message_parts
 
-from .columns import DecodeScratch, RecordColumns
+from .columns import RecordColumns
+from .room import Expectation
+from .scratch import DecodeScratch, borrowed_scratch
 from .windows import Window, has_zero_sector, rows_of
 
 LOWEST = -(1 << 63)
 HIGHEST = (1 << 63) - 1
-PAYLOAD_COLUMNS = frozenset({"key", "value"})
-HEADER_COLUMNS = frozenset({"headers", "headers_raw"})
-LIMIT_STATUSES = (kernel.OVER_RECORD_LIMIT, kernel.OVER_HEADERS_LIMIT)
+WANTS = {"key": layout.KEY, "value": layout.VALUE, "headers": layout.HEADERS, "headers_raw": layout.HEADERS}
+LIMIT_STATUSES = (layout.OVER_RECORD_LIMIT, layout.OVER_HEADERS_LIMIT)
 
 
 @dataclass(frozen=True)
@@ -90,22 +91,28 @@ class RecordDecoder:
         self.bounds = record_range.array(limits)
         self.limits = limits
         self.columns = columns
-        self.depth = _depth(columns)
+        self.wants = _wants(columns)
         self.check_crcs = check_crcs
         self.stop_at_problem = stop_at_problem
-        self.scratch = DecodeScratch()
+        self.expectation = Expectation()
 
     def decode(self, window: Window, entries: NDArray[np.int64], wanted: NDArray[np.bool_] | None = None) -> DecodedWindow:
         """The records within the range of those `entries` (ascending rows of the window) that are `wanted`; all are checked."""
         decoded = DecodedWindow(window)
         chosen = entries if wanted is None else entries[wanted]
-        if self.check_crcs:
+        check_on_the_way = self.check_crcs and wanted is None and self._can_check_on_the_way(window)
+        if self.check_crcs and not check_on_the_way:
             bad = entries[~crc_matches(window, entries)]
             if len(bad):
                 chosen = self._without(bad, chosen, decoded)
-        _Work(self, window, decoded, chosen).run()
+        with borrowed_scratch() as scratch:
+            _Work(self, scratch, window, decoded, chosen).run(check_crcs=check_on_the_way)
         decoded.problems.sort(key=lambda problem: problem.entry)
         return decoded
+
+    def _can_check_on_the_way(self, window: Window) -> bool:
+        """Whether the kernel that decodes can check as well, which is faster by the time that a walk through memory takes."""
+        return not window.facts[scan.LEGACY_COUNT] and native.crc32c_function() != native.NOT_FOUND
 
     def _without(self, bad: NDArray[np.int64], chosen: NDArray[np.int64], decoded: DecodedWindow) -> NDArray[np.int64]:
         """What is left to decode when the checksums of `bad` do not fit."""
@@ -114,30 +121,31 @@ class RecordDecoder:
         return chosen[chosen < bad[0]] if self.stop_at_problem else np.setdiff1d(chosen, bad, assume_unique=True)
 
 
-def _depth(columns: frozenset[str]) -> int:
-    """How far a record has to be decoded for these columns."""
-    if columns & HEADER_COLUMNS:
-        return kernel.HEADERS
-    return kernel.PAYLOADS if columns & PAYLOAD_COLUMNS else kernel.POSITIONS
+def _wants(columns: frozenset[str]) -> int:
+    """What these columns take of a record beside its offset and timestamp."""
+    wants = 0
+    for name in columns:
+        wants |= WANTS.get(name, 0)
+    return wants
 
 
 def crc_matches(window: Window, entries: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Whether the stored checksum of each entry fits its bytes."""
-    fields = rows_of(window.fields, entries)
-    starts = fields[scan.POSITION] - window.position
-    stops = starts + fields[scan.SIZE]
     if not window.facts[scan.LEGACY_COUNT]:
-        return _batches_match(window, starts, stops, fields[scan.CRC])
-    legacy = fields[scan.MAGIC] < 2
+        return _batches_match(window, entries)
+    legacy = window.table[scan.MAGIC, entries] < 2
     if legacy.all():
-        return _messages_match(window, starts, stops, fields[scan.CRC])
+        return _messages_match(window, entries)
     matches = np.empty(len(entries), np.bool_)
-    matches[legacy] = _messages_match(window, starts[legacy], stops[legacy], fields[scan.CRC, legacy])
-    matches[~legacy] = _batches_match(window, starts[~legacy], stops[~legacy], fields[scan.CRC, ~legacy])
+    matches[legacy] = _messages_match(window, entries[legacy])
+    matches[~legacy] = _batches_match(window, entries[~legacy])
     return matches
 
 
-def _messages_match(window: Window, starts: Ints, stops: Ints, crcs: Ints) -> NDArray[np.bool_]:
+def _messages_match(window: Window, entries: NDArray[np.int64]) -> NDArray[np.bool_]:
+    fields = rows_of(window.fields, entries)
+    starts = fields[scan.POSITION] - window.position
+    stops, crcs = starts + fields[scan.SIZE], fields[scan.CRC]
     matches = np.ones(len(starts), np.bool_)
     if len(starts) and not _all_messages_match(window, starts, stops, crcs):
         check_messages(window.data, starts + message.CRC_START, stops, crcs, matches)
@@ -152,11 +160,18 @@ def _all_messages_match(window: Window, starts: Ints, stops: Ints, crcs: Ints) -
     return bool(expected == crc32(window.data.data[int(starts[0]) : int(stops[-1])]))
 
 
-def _batches_match(window: Window, starts: Ints, stops: Ints, crcs: Ints) -> NDArray[np.bool_]:
+def _batches_match(window: Window, entries: NDArray[np.int64]) -> NDArray[np.bool_]:
+    function = native.crc32c_function()
+    if function:
+        fits = np.empty(len(entries), np.bool_)
+        check_batches(function, window.data, window.table, entries, window.position, fits)
+        return fits
     view = window.data.data
-    bounds = zip((starts + batch.CRC_START).tolist(), stops.tolist(), strict=True)
+    fields = rows_of(window.fields, entries)
+    starts = fields[scan.POSITION] - window.position
+    bounds = zip((starts + batch.CRC_START).tolist(), (starts + fields[scan.SIZE]).tolist(), strict=True)
     computed = [crc32c(view[start:stop]) for start, stop in bounds]
-    matches: NDArray[np.bool_] = np.array(computed, np.int64) == crcs
+    matches: NDArray[np.bool_] = np.array(computed, np.int64) == fields[scan.CRC]
     return matches
 
 
@@ -189,126 +204,122 @@ def crc_error(window: Window, entry: int) -> SegmentError:
 
 
 class _Work:
-    """The decoding of one window: entries are decompressed into the arena until it is full, then decoded as one group."""
+    """The decoding of one window, in as many groups of columns as its records need."""
 
-    def __init__(self, decoder: RecordDecoder, window: Window, decoded: DecodedWindow, entries: NDArray[np.int64]) -> None:
+    def __init__(
+        self,
+        decoder: RecordDecoder,
+        scratch: DecodeScratch,
+        window: Window,
+        decoded: DecodedWindow,
+        entries: NDArray[np.int64],
+    ) -> None:
         self.decoder = decoder
+        self.scratch = scratch
         self.window = window
         self.decoded = decoded
-        self.payloads: Ints = np.empty((kernel.PAYLOAD_FIELDS, len(entries)), np.int64)
+        self.payloads: Ints = np.empty((layout.PAYLOAD_FIELDS, len(entries)), np.int64)
         kernel.lay_out(window.table, entries, window.position, self.payloads)
-        self.placed: list[tuple[int, int, int]] = []  # number of a payload, and where in the arena it starts and stops
-        self.group_start = 0
         self.stop = len(entries)
-        self.used = 0
 
-    def run(self) -> None:
-        compressed = np.flatnonzero(self.payloads[kernel.IN_ARENA])
-        if len(compressed):
-            self._decompress_all(compressed)
-        self._flush(self.stop)
+    def run(self, *, check_crcs: bool) -> None:
+        tools = self.scratch.tools(self.decoder.limits.decompressed_bytes, check_crcs=check_crcs)
+        first = 0
+        while first < self.stop:
+            group = self._new_group(first)
+            after = self._fill(group, first, tools)
+            if group.rows:
+                self._close(group, first, after)
+            first = after
 
-    def _decompress_all(self, numbers: NDArray[np.int64]) -> None:
-        """Decompress the payloads of these numbers one after the other into the arena."""
-        entries = self.payloads[kernel.ENTRY, numbers]
-        codec_ids = (self.window.table[scan.ATTRIBUTES, entries] & batch.CODEC_MASK).tolist()
-        magics = self.window.table[scan.MAGIC, entries].tolist()
-        starts, stops = self.payloads[kernel.START, numbers].tolist(), self.payloads[kernel.STOP, numbers].tolist()
-        rows = zip(numbers.tolist(), entries.tolist(), codec_ids, magics, starts, stops, strict=True)
-        data = self.window.data.data
-        for number, entry, codec, magic, start, stop in rows:
-            try:
-                if magic < 2:
-                    start, stop = self._wrapped(entry, start, stop, magic)
-                size = self._decompress(number, entry, codec, magic, data[start:stop])
-            except SegmentError as error:
-                self.placed.append((number, 0, kernel.DROPPED))
-                if self._failed(entry, error):
+    def _new_group(self, first: int) -> RecordColumns:
+        room = self.decoder.expectation.room(self.window.table, self.payloads, first, self.decoder.wants)
+        try:
+            return RecordColumns(self.window, self.decoder.wants, room)
+        except (MemoryError, pa.ArrowMemoryError) as error:
+            entry = int(self.payloads[layout.ENTRY, first])
+            raise LimitExceeded("memory-limit", **entry_place(self.window, entry)) from error
+
+    def _fill(self, group: RecordColumns, number: int, tools: Ints) -> int:
+        """Decode payloads from `number` on; the number of the first one that is not in the group."""
+        columns, headers = group.kernel_columns()
+        while True:
+            status, number, group.rows = kernel.decode(
+                self.window.data,
+                self.scratch.arena,
+                self.window.table,
+                self.payloads,
+                number,
+                self.window.position,
+                tools,
+                self.decoder.wants,
+                self.decoder.bounds,
+                group.rows,
+                columns,
+                headers,
+            )
+            if status in (layout.OK, layout.NO_ROOM):
+                return int(number)
+            error = self._make_ready(number) if status == layout.LEFT else self._error(status, number)
+            if error is not None:
+                self.payloads[layout.STATE, number] = layout.DROPPED
+                self.decoded.problems.append(EntryProblem(int(self.payloads[layout.ENTRY, number]), error))
+                if self.decoder.stop_at_problem:
                     self.stop = number
-                    return
-            else:
-                self.placed.append((number, self.used, self.used + size))
-                self.used += size
+                    return int(number)
 
-    def _failed(self, entry: int, error: SegmentError) -> bool:
-        self.decoded.problems.append(EntryProblem(entry, error))
-        return self.decoder.stop_at_problem
+    def _close(self, group: RecordColumns, first: int, after: int) -> None:
+        payloads = self.payloads[:, first:after]
+        intact = payloads[layout.STATE] != layout.DROPPED
+        group.close(np.ascontiguousarray(payloads if intact.all() else payloads[:, intact]), self.decoder.columns)
+        self.decoder.expectation.learn(group, payloads)
+        self.decoded.groups.append(group)
 
-    def _decompress(self, number: int, entry: int, codec: int, magic: int, payload: memoryview) -> int:
-        """How many bytes the payload gave; they begin at `used` in the arena."""
+    def _error(self, status: int, number: int) -> SegmentError:
+        entry = int(self.payloads[layout.ENTRY, number])
+        if status == layout.BAD_CRC:
+            return crc_error(self.window, entry)
+        kind: Callable[..., SegmentError] = LimitExceeded if status in LIMIT_STATUSES else CorruptBatch
+        return kind(layout.REASON_OF[status], **entry_place(self.window, entry))
+
+    def _make_ready(self, number: int) -> SegmentError | None:
+        """Decompress what the kernel left, or say what is wrong with it."""
+        entry, _, start, stop = self.payloads[:4, number].tolist()
+        magic = int(self.window.table[scan.MAGIC, entry])
+        try:
+            if magic < 2:
+                start, stop = self._wrapped(entry, start, stop, magic)
+            size = self._decompress(entry, magic, self.window.data.data[start:stop])
+        except SegmentError as error:
+            return error
+        self.payloads[layout.STATE : layout.STOP + 1, number] = layout.READY, 0, size
+        return None
+
+    def _decompress(self, entry: int, magic: int, payload: memoryview) -> int:
+        """How many bytes the payload gave; they are at the start of the arena."""
+        codec = int(self.window.table[scan.ATTRIBUTES, entry]) & batch.CODEC_MASK
         limit = self.decoder.limits.decompressed_bytes
         while True:
-            room = self.decoder.scratch.view[self.used : self.used + limit]
+            room = self.scratch.arena.data[:limit]
             try:
                 return codecs.decompress(codec, payload, room, magic=magic)
             except OutputFull:
+                place = entry_place(self.window, entry)
                 if len(room) == limit:
-                    place = entry_place(self.window, entry)
                     raise LimitExceeded("decompressed-limit", **place, expected=f"at most {limit} bytes") from None
-                self._make_room(number)
+                self._enlarge_arena(min(4 * len(room), limit), place)
             except CodecError as error:
                 raise CorruptBatch(error.reason, **entry_place(self.window, entry), detail=str(error)) from error
 
+    def _enlarge_arena(self, size: int, place: dict[str, Any]) -> None:
+        try:
+            self.scratch.enlarge_arena(size)
+        except MemoryError as error:
+            raise LimitExceeded("memory-limit", **place) from error
+
     def _wrapped(self, entry: int, start: int, stop: int, magic: int) -> tuple[int, int]:
         """Where the compressed value of a wrapper message lies."""
-        status, _, _, value_start, value_size = kernel.message_parts(self.window.data, start, stop, magic)
-        if status != kernel.OK or value_size < 0:
+        status, _, _, value_start, value_size = message_parts(self.window.data, start, stop, magic)
+        if status != layout.OK or value_size < 0:
             raise CorruptBatch("record-structure", **entry_place(self.window, entry), detail="a wrapper message without a value")
         return value_start, value_start + value_size
-
-    def _make_room(self, number: int) -> None:
-        """An empty arena, or a larger one if it is empty already."""
-        if self.used:
-            self._flush(number)
-            return
-        size = min(4 * len(self.decoder.scratch.arena), self.decoder.limits.decompressed_bytes)
-        self.decoder.scratch.enlarge_arena(size)
-
-    def _flush(self, stop: int) -> None:
-        """Decode the payloads up to number `stop` into a group of columns."""
-        if self.placed:
-            numbers, starts, stops = np.array(self.placed, np.int64).T
-            self.payloads[kernel.START, numbers], self.payloads[kernel.STOP, numbers] = starts, stops
-            self.placed = []
-        payloads = self.payloads[:, self.group_start : stop]
-        intact = payloads[kernel.STOP] != kernel.DROPPED
-        payloads = np.ascontiguousarray(payloads if intact.all() else payloads[:, intact])
-        self.group_start = stop
-        self.used = 0
-        if not payloads.shape[1]:
-            return
-        # A record outside the range is written to the row behind the last one kept.
-        capacity = kernel.row_capacity(self.window.table, payloads) + 1
-        scratch = self.decoder.scratch
-        try:
-            group = RecordColumns(self.window, payloads, scratch, capacity)
-        except (MemoryError, pa.ArrowMemoryError) as error:
-            raise LimitExceeded("memory-limit", **entry_place(self.window, int(payloads[kernel.ENTRY, 0]))) from error
-        self._decode(group)
-        if group.rows:
-            group.gather(self.decoder.columns)
-            self.decoded.groups.append(group)
-
-    def _decode(self, group: RecordColumns) -> None:
-        first = 0
-        while True:
-            status, first, group.rows = kernel.decode(
-                self.window.data,
-                group.scratch.arena,
-                self.window.table,
-                group.payloads,
-                first,
-                self.decoder.depth,
-                self.decoder.bounds,
-                group.rows,
-                group.kernel_columns(),
-                group.scratch.totals,
-            )
-            if status == kernel.OK:
-                return
-            entry = int(group.payloads[kernel.ENTRY, first])
-            kind: Callable[..., SegmentError] = LimitExceeded if status in LIMIT_STATUSES else CorruptBatch
-            if self._failed(entry, kind(kernel.REASON_OF[status], **entry_place(self.window, entry))):
-                group.payloads = np.ascontiguousarray(group.payloads[:, :first])
-                return
-            first += 1

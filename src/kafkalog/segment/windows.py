@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,8 @@ TABLE_ENTRIES = (1 << 15) - 24  # no power of two: columns 256 KiB apart would a
 HEADER_CHUNK = 4096
 SECTOR = 512
 ZERO_CHUNK = 1 << 20
+MAX_FREE = 8
+NO_BYTES: Bytes = np.empty(0, np.uint8)
 
 
 def rows_of(fields: Ints, entries: NDArray[np.int64]) -> Ints:
@@ -34,9 +37,13 @@ class Window:
 
     file: str
     position: int
-    data: Bytes
+    data: Bytes  # empty once they have been let go
     table: Ints  # may have room for more entries than `count`
     count: int
+    size: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.size = len(self.data)
 
     @property
     def fields(self) -> Ints:
@@ -51,22 +58,44 @@ class Window:
         return found
 
 
-@dataclass
 class WindowBuffers:
-    """Buffers that windows borrow and give back, so that a long read allocates a few and touches them again and again."""
+    """Buffers that windows borrow and give back, so that reads allocate a few and touch them again and again.
 
-    window_bytes: int = WINDOW_BYTES
-    free: list[tuple[Bytes, Ints]] = field(default_factory=list)
+    The last one given back is the first taken: it lies in the caches of the core that just used it.
+    """
+
+    _free_data: ClassVar[list[Bytes]] = []  # of WINDOW_BYTES each
+    _free_tables: ClassVar[list[Ints]] = []
+
+    def __init__(self, window_bytes: int = WINDOW_BYTES) -> None:
+        self.window_bytes = window_bytes
 
     def take(self) -> tuple[Bytes, Ints]:
-        if self.free:
-            return self.free.pop()
-        return np.empty(self.window_bytes, np.uint8), np.empty((scan.FIELD_COUNT, TABLE_ENTRIES), np.int64)
+        return self._take_data(), self._take_table()
+
+    def _take_data(self) -> Bytes:
+        with suppress(IndexError):
+            if self.window_bytes == WINDOW_BYTES:
+                return self._free_data.pop()
+        return np.empty(self.window_bytes, np.uint8)
+
+    def _take_table(self) -> Ints:
+        with suppress(IndexError):
+            return self._free_tables.pop()
+        return np.empty((scan.FIELD_COUNT, TABLE_ENTRIES), np.int64)
+
+    def let_go(self, window: Window) -> None:
+        """The bytes of the window are no longer needed."""
+        data = window.data.base if window.data.base is not None else window.data
+        window.data = NO_BYTES
+        if data.size == WINDOW_BYTES and len(self._free_data) < MAX_FREE:
+            self._free_data.append(data)
 
     def give_back(self, window: Window) -> None:
-        data = window.data.base if window.data.base is not None else window.data
-        if data.size == self.window_bytes:
-            self.free.append((data, window.table))
+        """Neither are its headers."""
+        self.let_go(window)
+        if window.table.shape[1] == TABLE_ENTRIES and len(self._free_tables) < MAX_FREE:
+            self._free_tables.append(window.table)
 
 
 class SegmentWalk:

@@ -1,0 +1,114 @@
+"""What the decoding kernels share: their tables, row by row, the columns that they fill, and what they may find."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._jit import inline
+from .bytes import Bytes, Int, Ints
+
+# Rows of the payload table: which entry, in what state it is, where its records (or inner messages) lie, what came of it.
+ENTRY, STATE, START, STOP, FIRST_ROW, FIRST_OFFSET = range(6)
+PAYLOAD_FIELDS = 6
+
+# States of a payload, as bits. CHECKED: its checksum fits. READY: decompressed, it lies at the start of the arena.
+PLAIN, COMPRESSED, CHECKED, READY, DROPPED = 0, 1, 2, 4, 8
+
+# Rows of the bounds: what to keep, both ends included.
+(FIRST_WANTED, LAST_WANTED, FIRST_TIME, LAST_TIME, RECORD_LIMIT, HEADERS_LIMIT) = range(6)
+
+# Bits of what is wanted of each record beside its offset and timestamp.
+KEY, VALUE, HEADERS = 1, 2, 4
+
+# Rows of the tools: addresses of C functions (`native`; 0: do without) and the most bytes that a payload may decompress to.
+CRC32C_FUNCTION, LZ4_FUNCTION, ZSTD_FUNCTION, ZSTD_CONTEXT, PAYLOAD_LIMIT = range(5)
+TOOL_COUNT = 5
+
+# What `decode` may come back with. The order is that of REASON_OF below.
+(
+    OK,
+    BAD_STRUCTURE,
+    BAD_VARINT,
+    BAD_COUNT,
+    BAD_OFFSET,
+    BAD_INNER_LENGTH,
+    BAD_INNER_CRC,
+    BAD_INNER_MAGIC,
+    NESTED,
+    OVER_RECORD_LIMIT,
+    OVER_HEADERS_LIMIT,
+    BAD_CRC,
+    NO_ROOM,  # in the columns
+    LEFT,  # to the caller: a payload that `codecs` has to decompress
+) = range(14)
+REASON_OF = (
+    "",
+    "record-structure",
+    "varint",
+    "count",
+    "offset-range",
+    "length",
+    "inner-crc",
+    "magic",
+    "nested",
+    "record-limit",
+    "headers-limit",
+)
+
+LEAST_HEADER = 2  # bytes: one without key and value
+LAST_INT64 = np.int64(0x7FFFFFFFFFFFFFFF)
+
+Offsets32 = NDArray[np.int32]
+
+
+class Columns(NamedTuple):
+    """One array per column with a place per record, and the bytes of keys and values, as Arrow lays them out.
+
+    Arrays of offsets have one place more; `valid` is 1 where a value is not null. If neither keys nor values are wanted their
+    arrays are empty. Kernels take the arrays out before a loop: to do it within costs as much as to decode a record.
+    """
+
+    offsets: Ints
+    timestamps: Ints
+    key_offsets: Offsets32
+    key_valid: Bytes
+    keys: Bytes
+    value_offsets: Offsets32
+    value_valid: Bytes
+    values: Bytes
+
+
+class HeaderColumns(NamedTuple):
+    """The headers of all records, laid out likewise; `offsets` has a place per record, the others one per header."""
+
+    offsets: Offsets32
+    key_offsets: Offsets32
+    keys: Bytes
+    value_offsets: Offsets32
+    value_valid: Bytes
+    values: Bytes
+    key_bits: Bytes  # one place: all bytes of all keys, ORed
+
+
+@inline
+def has_room(columns: Columns, wants: Int, row: Int, records: Int, size: Int) -> Any:
+    """Whether the columns can take that many records out of `size` bytes, whatever those are."""
+    if row + records > columns.offsets.shape[0]:
+        return False
+    if wants & KEY and columns.key_offsets[row] + size > columns.keys.shape[0]:
+        return False
+    return not wants & VALUE or columns.value_offsets[row] + size <= columns.values.shape[0]
+
+
+@inline
+def has_header_room(headers: HeaderColumns, row: Int, size: Int) -> Any:
+    """The same for headers."""
+    header = headers.offsets[row]
+    return (
+        header + size // LEAST_HEADER <= headers.value_valid.shape[0]
+        and headers.key_offsets[header] + size <= headers.keys.shape[0]
+        and headers.value_offsets[header] + size <= headers.values.shape[0]
+    )

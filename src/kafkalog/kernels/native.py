@@ -1,0 +1,103 @@
+"""C functions that packages we depend on export, for kernels to call by address.
+
+Called through their Python bindings they cost a microsecond or two per batch, and most of that holds the GIL. A function that is
+not there, or that fails a first test, has address 0 (`NOT_FOUND`): then the caller takes the binding.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+from importlib.util import find_spec
+
+from ._jit import JIT_OFF
+
+NOT_FOUND = 0
+# Set to anything, it keeps to the bindings.
+IS_OFF = JIT_OFF or bool(os.environ.get("KAFKALOG_NO_NATIVE"))
+
+CHECK_INPUT = b"123456789"
+CRC32C_OF_CHECK_INPUT = 0xE3069283
+LZ4_BLOCK = b"\x90" + CHECK_INPUT  # nine literals
+ZSTD_FRAME = bytes.fromhex("28b52ffd20 09 490000") + CHECK_INPUT  # one raw block
+ALL_ONES = 0xFFFFFFFF
+
+
+@functools.cache
+def crc32c_function() -> int:
+    """`crc32_iscsi` of ISA-L: (data, size, state) to state; begins with all ones, and the result is to be inverted."""
+    function = _find("isal.isal_zlib", "crc32_iscsi")
+    if function is None:
+        return NOT_FOUND
+    function.restype = ctypes.c_uint32
+    found = function(CHECK_INPUT, len(CHECK_INPUT), ctypes.c_uint32(ALL_ONES)) ^ ALL_ONES
+    return _address(function) if found == CRC32C_OF_CHECK_INPUT else NOT_FOUND
+
+
+@functools.cache
+def lz4_function() -> int:
+    """`LZ4_decompress_safe` of liblz4: (source, target, size, room) to bytes written; negative: bad bytes, or no room."""
+    function = _find("lz4.block._block", "LZ4_decompress_safe")
+    if function is None:
+        return NOT_FOUND
+    target = ctypes.create_string_buffer(len(CHECK_INPUT))
+    written = function(LZ4_BLOCK, target, len(LZ4_BLOCK), len(target))
+    return _address(function) if (written, target.raw) == (len(CHECK_INPUT), CHECK_INPUT) else NOT_FOUND
+
+
+@functools.cache
+def zstd_function() -> int:
+    """`ZSTD_decompressDCtx` of libzstd: (context, target, room, source, size) to bytes written, negative for an error."""
+    function = _find("zstandard._cffi", "ZSTD_decompressDCtx")
+    if function is None or ZstdContext.library() is None:
+        return NOT_FOUND
+    function.restype = ctypes.c_ssize_t
+    target = ctypes.create_string_buffer(len(CHECK_INPUT))
+    size = ctypes.c_size_t
+    context = ZstdContext()
+    written = function(ctypes.c_void_p(context.address), target, size(len(target)), ZSTD_FRAME, size(len(ZSTD_FRAME)))
+    return _address(function) if (written, target.raw) == (len(CHECK_INPUT), CHECK_INPUT) else NOT_FOUND
+
+
+class ZstdContext:
+    """The state that libzstd uses again for each frame; one thread at a time. Freed with this object."""
+
+    def __init__(self) -> None:
+        library = self.library()
+        self.address = int(library.ZSTD_createDCtx() or NOT_FOUND) if library is not None else NOT_FOUND
+
+    @staticmethod
+    @functools.cache
+    def library() -> ctypes.CDLL | None:
+        library = _library("zstandard._cffi")
+        if library is None or not hasattr(library, "ZSTD_createDCtx") or not hasattr(library, "ZSTD_freeDCtx"):
+            return None
+        library.ZSTD_createDCtx.restype = ctypes.c_void_p
+        library.ZSTD_freeDCtx.argtypes = [ctypes.c_void_p]
+        return library
+
+    def __del__(self) -> None:
+        library = self.library()
+        if library is not None and self.address:
+            library.ZSTD_freeDCtx(self.address)
+
+
+def _library(module: str) -> ctypes.CDLL | None:
+    """The shared object of an extension module."""
+    if IS_OFF:
+        return None
+    try:
+        spec = find_spec(module)
+        return ctypes.CDLL(spec.origin) if spec is not None and spec.origin is not None else None
+    except (ImportError, OSError):
+        return None
+
+
+def _find(module: str, name: str) -> ctypes._NamedFuncPointer | None:
+    library = _library(module)
+    return getattr(library, name, None) if library is not None else None
+
+
+def _address(function: ctypes._NamedFuncPointer) -> int:
+    return ctypes.cast(function, ctypes.c_void_p).value or NOT_FOUND
