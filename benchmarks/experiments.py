@@ -284,8 +284,10 @@ def measure_start_up(setup: Setup) -> Section:
         raise RunFailed("the kafkalog command is not installed beside this Python: pip install -e .")
     command = [script, "table", "records", str(setup.small_segment().path.parent)]
     with tempfile.TemporaryDirectory(prefix="kafkalog-kernels-") as empty:
-        first = time_command(command, environment={"KAFKALOG_CACHE_DIR": empty})
-        later = min(time_command(command, environment={"KAFKALOG_CACHE_DIR": empty}) for _ in range(5))
+        # An installed package has its bytecode on disk.
+        environment = {"KAFKALOG_CACHE_DIR": empty, "PYTHONDONTWRITEBYTECODE": ""}
+        first = time_command(command, environment=environment)
+        later = min(time_command(command, environment=environment) for _ in range(5))
     targets = [
         Target("import kafkalog, best of five", min(imports) * 1000, 60.0, "ms", at_least=False),
         Target(f"kafkalog table records on {RECORDS_PER_BATCH} records, best of five", later, 0.7, "s", at_least=False),
