@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
     from .tables.logs import Logs
+    from .tasks.explain import Explanation
 
 __version__ = "0.1.0"
 
@@ -48,6 +49,7 @@ __all__ = [
     "UnsupportedFormat",
     "UsageError",
     "__version__",
+    "explain",
     "open",
 ]
 
@@ -57,3 +59,22 @@ def open(path: str | os.PathLike[str], *, filesystem: FileSystem | None = None) 
     from .tables.logs import open_logs
 
     return open_logs(path, filesystem=filesystem)
+
+
+def explain(
+    path: str | os.PathLike[str],
+    *,
+    offset: int | None = None,
+    position: int | None = None,
+    count: int | None = None,
+    limits: Limits | None = None,
+    filesystem: FileSystem | None = None,
+) -> Explanation:
+    """What the bytes of a file are, field by field: a batch or message of a log, an index, a snapshot, a checkpoint.
+
+    Of a log, the entry that holds `offset`, or the byte at `position`, else the first one; `count` of them. Damage is explained
+    as far as it goes: see `Explanation.problems`.
+    """
+    from .tasks.explain import explain as explain_file
+
+    return explain_file(path, offset=offset, position=position, count=count, limits=limits, filesystem=filesystem)

@@ -10,6 +10,7 @@ import click
 
 from kafkalog import __version__
 
+from .explain import explain
 from .failure import CLEAN, report_failure
 from .manual import EXIT_CODES_TEXT
 from .table import table
@@ -41,7 +42,8 @@ def kafkalog(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-kafkalog.add_command(table)
+for command in (explain, table):
+    kafkalog.add_command(command)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -14,7 +14,7 @@ from kafkalog.errors import CodecError, CodecMissing, OutputFull, UsageError
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["GZIP", "LEVELS", "LZ4", "NAMES", "NONE", "SNAPPY", "ZSTD", "codec_id", "compress", "decompress"]
+__all__ = ["GZIP", "LEVELS", "LZ4", "NAMES", "NONE", "SNAPPY", "ZSTD", "codec_id", "compress", "decompress", "decompressed"]
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -55,6 +55,19 @@ def decompress(codec: int, payload: Buffer, out: memoryview, *, magic: int = 2) 
     if codec == ZSTD and magic < 2:
         raise CodecError(f"zstd does not exist in messages of magic {magic}", "codec-unknown")
     return module.decompress(payload, out, magic)
+
+
+def decompressed(codec: int, payload: Buffer, *, magic: int = 2, limit: int) -> bytes:
+    """What the whole payload decompresses to; OutputFull if that is more than `limit` bytes."""
+    size = min(max(4 * len(memoryview(payload).cast("B")), 1 << 16), limit)
+    while True:
+        out = bytearray(size)
+        try:
+            return bytes(memoryview(out)[: decompress(codec, payload, memoryview(out), magic=magic)])
+        except OutputFull:
+            if size == limit:
+                raise
+        size = min(4 * size, limit)
 
 
 def compress(codec: int, data: Buffer, *, level: int | None = None, magic: int = 2) -> bytes:

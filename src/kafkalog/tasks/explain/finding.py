@@ -1,0 +1,82 @@
+"""Where the entries of a log file begin and end, also behind damage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from kafkalog.errors import Limits, SegmentError, UsageError
+from kafkalog.kernels import scan
+from kafkalog.kernels.bytes import Ints
+from kafkalog.kernels.resync import ResyncBounds, find_next_entry
+from kafkalog.segment.windows import SegmentWalk
+from kafkalog.storage.store import ByteSource
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Bytes in which no entry can be followed, up to the next intact one or the end of the file."""
+
+    start: int
+    stop: int
+    problem: SegmentError
+
+
+def iter_tables(source: ByteSource, start: int, limits: Limits) -> Iterator[Ints | Gap]:
+    """Headers of all entries from `start` on, as tables of `scan`, and what lies between them."""
+    bounds = ResyncBounds(batch_bytes=limits.batch_bytes)
+    while start < source.size:
+        walk = SegmentWalk(source, start, source.size, limits)
+        yield from walk.headers()
+        if walk.problem is None:
+            return
+        found = None
+        if walk.problem.reason != "zero-tail":
+            found = find_next_entry(source.read_into, walk.position + 1, source.size, bounds)
+        start = source.size if found is None else found.position
+        yield Gap(walk.position, start, walk.problem)
+
+
+def iter_spans(source: ByteSource, start: int, limits: Limits) -> Iterator[tuple[int, int]]:
+    """Start and stop of every entry and gap from `start` on; together they are the file."""
+    for found in iter_tables(source, start, limits):
+        if isinstance(found, Gap):
+            yield found.start, found.stop
+        else:
+            yield from zip(found[scan.POSITION].tolist(), (found[scan.POSITION] + found[scan.SIZE]).tolist(), strict=True)
+
+
+def find_byte(source: ByteSource, position: int, limits: Limits) -> int:
+    """Where the entry that holds this byte begins; the position itself if no entry can be followed there."""
+    if not 0 <= position < source.size:
+        raise UsageError(f"{source.path}: no byte {position}; the file has {source.size} bytes, 0 to {source.size - 1}")
+    for found in iter_tables(source, 0, limits):
+        if isinstance(found, Gap):
+            if found.start <= position < found.stop:
+                return position
+            continue
+        row = int(np.searchsorted(found[scan.POSITION] + found[scan.SIZE], position, "right"))
+        if row < found.shape[1]:
+            return int(found[scan.POSITION, row])
+    return position
+
+
+def find_offset(source: ByteSource, offset: int, limits: Limits) -> int:
+    """Where the entry that holds this offset begins; UsageError with what the file does hold."""
+    first, last, gaps = None, None, []
+    for found in iter_tables(source, 0, limits):
+        if isinstance(found, Gap):
+            gaps.append(found)
+            continue
+        # The offset field of a v0/v1 set is its last one; its first is taken to follow the entry before.
+        starts = np.where(found[scan.MAGIC] == 2, found[scan.BASE_OFFSET], -1)
+        rows = np.flatnonzero((starts <= offset) & (found[scan.LAST_OFFSET] >= offset))
+        if len(rows):
+            return int(found[scan.POSITION, rows[0]])
+        first = int(found[scan.BASE_OFFSET, 0]) if first is None else first
+        last = int(found[scan.LAST_OFFSET, -1])
+    held = f"it has {first} to {last}, and offsets may be missing in between" if first is not None else "it has no entry at all"
+    lost = "".join(f"; no entry can be followed at byte {gap.start}: see --position {gap.start}" for gap in gaps[:1])
+    raise UsageError(f"{source.path}: no entry holds offset {offset}; {held}{lost}")

@@ -1,0 +1,157 @@
+"""What an explanation is made of: a tree of parts whose leaves are fields, and each byte belongs to exactly one field.
+
+A field that is compressed has `content`: a part of its own, whose positions count from the first decompressed byte. Within it the
+same holds again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+Value = int | str | bytes | None
+
+UNEXPLAINED = "unexplained"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """Some bytes with one meaning. `note` says why they are what they are, `problem` what does not fit."""
+
+    name: str
+    position: int
+    data: bytes
+    type: str  # int8 to int64, uint16, uint32, varint, varlong, uvarint, bytes, text, a codec, or UNEXPLAINED
+    value: Value = None
+    unit: str = ""
+    note: str = ""
+    problem: str = ""
+    content: Part | None = None
+
+    @property
+    def size(self) -> int:
+        return len(self.data)
+
+    @property
+    def stop(self) -> int:
+        return self.position + len(self.data)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The field as plain values, for JSON; bytes that are not UTF-8 have only their hex."""
+        return {
+            "field": self.name,
+            "position": self.position,
+            "size": self.size,
+            "hex": self.data.hex(),
+            "type": self.type,
+            "value": _plain(self.value),
+            "unit": self.unit,
+            "note": self.note,
+            "problem": self.problem,
+            **({"content": self.content.as_dict()} if self.content is not None else {}),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Neighbouring fields that belong together: a batch, a record, an entry of an index."""
+
+    name: str
+    position: int
+    size: int
+    children: tuple[Field | Part, ...]
+    note: str = ""
+    problem: str = ""
+
+    @property
+    def stop(self) -> int:
+        return self.position + self.size
+
+    def fields(self) -> Iterator[Field]:
+        """Its fields in the order of their bytes, not those of decompressed content."""
+        for child in self.children:
+            if isinstance(child, Part):
+                yield from child.fields()
+            else:
+                yield child
+
+    def find(self, name: str) -> Field | Part | None:
+        """The first field or part of that name at any depth, decompressed content too."""
+        for child in self.children:
+            inner = child if isinstance(child, Part) else child.content
+            if child.name == name:
+                return child
+            if inner is not None and (found := inner.find(name)) is not None:
+                return found
+        return None
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "part": self.name,
+            "position": self.position,
+            "size": self.size,
+            "note": self.note,
+            "problem": self.problem,
+            "children": [child.as_dict() for child in self.children],
+        }
+
+
+class Problem(NamedTuple):
+    """What does not fit, the byte position where, and the names on the way there."""
+
+    position: int
+    where: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The bytes from `start` to before `stop` of a file, explained. `focus` is the byte that was asked for, None without one."""
+
+    file: str
+    kind: str  # log, index, timeindex, txnindex, snapshot, or the name of a named file
+    size: int  # of the whole file
+    start: int
+    stop: int
+    parts: tuple[Part, ...]
+    focus: int | None = None
+
+    @property
+    def problems(self) -> list[Problem]:
+        """Everything that does not fit, in the order of the bytes."""
+        return [found for part in self.parts for found in _problems(part, "", part.position, inside=False)]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The explanation as plain values, for JSON."""
+        return {
+            "file": self.file,
+            "kind": self.kind,
+            "size": self.size,
+            "start": self.start,
+            "stop": self.stop,
+            "parts": [part.as_dict() for part in self.parts],
+            "problems": [found._asdict() for found in self.problems],
+        }
+
+
+def _plain(value: Value) -> int | str | None:
+    if not isinstance(value, bytes):
+        return value
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _problems(found: Field | Part, path: str, position: int, *, inside: bool) -> Iterator[Problem]:
+    """Inside decompressed content every problem is at the byte of the file where that content is stored."""
+    place = position if inside else found.position
+    where = f"{path} / {found.name}" if path else found.name
+    if found.problem:
+        yield Problem(place, where, found.problem)
+    if isinstance(found, Part):
+        for child in found.children:
+            yield from _problems(child, where, place, inside=inside)
+    elif found.content is not None:
+        yield from _problems(found.content, where, place, inside=True)
