@@ -41,6 +41,7 @@ def loaded_modules(statement: str) -> list[str]:
         COMMAND.format(["--version"]),
         COMMAND.format(["table", "--help"]),
         COMMAND.format(["explain", "--help"]),
+        COMMAND.format(["estimate", "--help"]),
     ],
 )
 def test_importing_and_asking_for_help_loads_nothing_heavy(statement: str) -> None:

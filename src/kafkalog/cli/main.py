@@ -10,6 +10,7 @@ import click
 
 from kafkalog import __version__
 
+from .estimate import estimate
 from .explain import explain
 from .failure import CLEAN, report_failure
 from .manual import EXIT_CODES_TEXT
@@ -42,7 +43,7 @@ def kafkalog(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for command in (explain, table):
+for command in (estimate, explain, table):
     kafkalog.add_command(command)
 
 

@@ -18,6 +18,7 @@ ISOLATIONS = ("read_uncommitted", "read_committed")
 DAMAGE_MODES = ("strict", "skip", "salvage")
 FORMATS = ("text", "json", "csv", "arrow", "parquet")
 ENCODINGS = ("utf8", "hex", "base64")
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 EPILOG = f"""\b
 Tables:
