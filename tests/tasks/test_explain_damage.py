@@ -9,13 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kafkalog
+from kafkalog import codecs
 from kafkalog.errors import SegmentError
-from kafkalog.format import snapshot
+from kafkalog.format import batch, snapshot
 from kafkalog.format.checkpoint import decode_leader_epoch_checkpoint, decode_offset_checkpoint
 from kafkalog.format.reference import Record, encode_batch
 from kafkalog.tasks.explain.entries import explain_entries
 from kafkalog.tasks.explain.files import SIDE_FILES, explain_index, explain_side_file
 from tests.property.generated_logs import GeneratedLog, damaged, logs
+from tests.property.oracle import sealed
 from tests.tasks.explained import assert_part_is_whole, compare_with_reference, decompress, has_problem
 
 
@@ -105,6 +107,14 @@ def test_a_torn_tail_says_what_is_missing(tmp_path: Path, cut: int) -> None:
     explanation = kafkalog.explain(path, position=76)
     assert (explanation.start, explanation.stop) == (76, 76 + cut)
     assert explanation.problems
+
+
+def test_a_compressed_batch_with_nothing_in_it_is_marked() -> None:
+    stored = bytearray(encode_batch([Record(0, 0, None, None)])[: batch.HEADER_SIZE])
+    stored[11], stored[batch.ATTRIBUTES_POSITION + 1] = batch.MIN_BATCH_LENGTH, codecs.ZSTD
+    (part,) = explain_entries(sealed(bytes(stored)), 0, decompress)
+    assert_part_is_whole(part, sealed(bytes(stored)))
+    assert has_problem(part)
 
 
 def test_side_files_with_the_wrong_count_are_marked() -> None:

@@ -13,6 +13,7 @@ from kafkalog import __version__
 from .estimate import estimate
 from .explain import explain
 from .failure import CLEAN, report_failure
+from .ls import ls
 from .manual import EXIT_CODES_TEXT
 from .table import table
 
@@ -26,7 +27,7 @@ COMPLETION = "_KAFKALOG_COMPLETE"
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog=f"""\b
 Examples:
-  kafkalog table segments /var/lib/kafka/data
+  kafkalog ls /var/lib/kafka/data
   kafkalog table records /var/lib/kafka/data --topic orders --limit 10
 
 {EXIT_CODES_TEXT}""",
@@ -43,7 +44,7 @@ def kafkalog(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for command in (estimate, explain, table):
+for command in (estimate, explain, ls, table):
     kafkalog.add_command(command)
 
 

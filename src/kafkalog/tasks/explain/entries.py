@@ -139,12 +139,12 @@ def _cut_compressed(
     if codec > most:
         raise CorruptBatch("codec-unknown", found=codec)
     kind = batch.CODEC_NAMES[codec]
+    if not size:
+        raise CorruptBatch("codec", expected=f"{name} compressed with {kind}", found="nothing")
     payload = cut.data[cut.position : cut.position + size]
     try:
         content = decompress(codec, payload, magic)
     except CodecError as error:
-        if not size:
-            raise CorruptBatch(error.reason, detail=str(error)) from None
         cut.take(name, size, kind, None, problem=f"does not decompress: {error}")
         return
     note = f"{len(content)} bytes when decompressed"

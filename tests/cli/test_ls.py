@@ -1,0 +1,70 @@
+"""`kafkalog ls` as a user types it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.cli.runner import Run, batch_of, run_on_terminal, without_styles, write_topic
+
+
+def test_topics_are_listed_with_a_total(run: Run, logs: Path) -> None:
+    ended = run("ls", logs)
+    assert ended.code == 0
+    lines = ended.text.splitlines()
+    assert lines[0].split()[:4] == ["topic", "partitions", "segments", "size"]
+    assert [line.split()[0] for line in lines[1:5]] == ["legacy", "orders", "payments", "sensors"]
+    assert "4 topics, 4 partitions, 4 segments" in ended.text
+
+
+def test_formats_tell_what_to_convert(run: Run, logs: Path) -> None:
+    ended = run("ls", logs, "--formats", "--quiet")
+    (legacy,) = (line.split() for line in ended.text.splitlines() if line.startswith("legacy"))
+    assert [legacy[4], legacy[7], legacy[10]] == ["3", "3", "1"]
+    assert "1 topic with v0 or v1: " in ended.text
+    assert "everything is v2" in run("ls", logs, "--formats", "--topic", "orders").text
+
+
+def test_partitions_and_counts(run: Run, logs: Path) -> None:
+    ended = run("ls", logs, "--by", "partition", "--deep", "--topic", "orders")
+    head, row, *_ = (line.split() for line in ended.text.splitlines())
+    assert dict(zip(head[:3], row[:3], strict=True)) == {"topic": "orders", "partition": "0", "state": "live"}
+    assert row[head.index("records") + 1] == "10"  # a size has its unit as a word of its own
+
+
+def test_json_has_one_object_per_partition(run: Run, logs: Path) -> None:
+    found = json.loads(run("ls", logs, "--json", "--deep").text)
+    legacy = found["partitions"][0]
+    assert (legacy["topic"], legacy["magics"], legacy["record_count"]) == ("legacy", [0, 1, 2], 7)
+    assert legacy["formats"]["v1"]["records"] == 3
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120, 200])
+def test_rows_fit_a_terminal_and_nothing_untrusted_reaches_it(tmp_path: Path, columns: int) -> None:
+    write_topic(tmp_path, "a-topic-with-a-rather-long-name.and.more-0", batch_of(b"x"))
+    (tmp_path / "evil\x1b[2J\u202e").mkdir()
+    ended = run_on_terminal("ls", tmp_path, "--deep", "--quiet", columns=columns)
+    assert ended.code == 0
+    lines = without_styles(ended.text).splitlines()
+    assert all(line.isprintable() for line in lines)
+    assert max(map(len, lines[:2])) <= columns
+    assert "evil\\x1b[2J\\u202e" in ended.text
+
+
+def test_exit_codes_tell_damage_from_what_could_not_be_read(run: Run, tmp_path: Path) -> None:
+    first, second = batch_of(b"x" * 100), batch_of(b"y", base_offset=1)
+    path = write_topic(tmp_path / "damage", "orders-0", first[:8] + bytes(4) + first[12:])
+    write_topic(tmp_path / "damage", "orders-0", second, base_offset=1)
+    ended = run("ls", tmp_path / "damage")
+    assert ended.code == 1
+    assert f"{path} at byte 0" in ended.text
+    (tmp_path / "unread" / "orders-0").mkdir(parents=True)
+    os.mkfifo(tmp_path / "unread" / "orders-0" / "00000000000000000000.log")
+    assert run("ls", tmp_path / "unread").code == 4
+    assert run("ls", tmp_path / "missing").code == 4
+    (tmp_path / "empty").mkdir()
+    assert "no Kafka log here" in run("ls", tmp_path / "empty").errors
+    assert "Did you mean orders?" in run("ls", tmp_path / "damage", "--topic", "order").errors

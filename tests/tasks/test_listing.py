@@ -1,0 +1,138 @@
+"""What `ls` knows of a log directory, against what Kafka's tools and the tables say."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import kafkalog
+from kafkalog import codecs
+from kafkalog.format.names import segment_file_name
+from kafkalog.format.reference import Record, encode_batch, encode_message, encode_wrapper
+from kafkalog.tasks.listing import PartitionListing, list_logs
+from tests.golden import sets
+from tests.golden.expected import read_eras
+
+DELETED = "3f2a8c0d4e5b46179a8b0c1d2e3f4a5b-delete"
+
+
+def squeeze(codec: int, data: bytes, magic: int) -> bytes:
+    return codecs.compress(codec, data, magic=magic)
+
+
+def write(folder: Path, base_offset: int, *entries: bytes, suffix: str = "log") -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / segment_file_name(base_offset, suffix)).write_bytes(b"".join(entries))
+
+
+def batch_at(offset: int, count: int = 1, codec: int = 0) -> bytes:
+    records = [Record(offset + at, 1_700_000_000_000 + offset + at, b"k", b"value " * 20) for at in range(count)]
+    return encode_batch(records, leader_epoch=2, codec=codec, compress=squeeze)
+
+
+def only(path: Path, *, deep: bool = False) -> PartitionListing:
+    (found,) = list_logs(path, deep=deep).partitions
+    return found
+
+
+@pytest.mark.parametrize("era", sets.eras())
+def test_counts_and_formats_are_those_of_kafkas_own_batches(era: str, golden: Callable[[str], Path]) -> None:
+    listings = {(found.topic, found.partition): found for found in list_logs(golden(era) / era, deep=True).partitions}
+    glances = {(found.topic, found.partition): found for found in list_logs(golden(era) / era).partitions}
+    (expected_era,) = (each for each in read_eras(golden(era)) if each.name == era)
+    for partition in expected_era.partitions:
+        batches = [batch for name, found in partition.batches.items() if name.endswith(".log") for batch in found]
+        found, glance = listings[partition.topic, partition.partition], glances[partition.topic, partition.partition]
+        if era.endswith("-damaged"):
+            continue
+        assert not found.problems
+        assert not glance.problems
+        sizes = Counter[int]()
+        for batch in batches:
+            sizes[batch["magic"]] += batch["sizeInBytes"]
+        assert {magic: share.bytes for magic, share in found.formats.items()} == dict(sizes)
+        assert found.magics == tuple(sorted(sizes))
+        assert set(glance.magics) <= set(found.magics)
+        assert set(glance.codecs) <= set(found.codecs)
+        if batches:
+            assert found.end_offset == glance.end_offset == batches[-1]["nextOffset"]
+
+
+@pytest.mark.parametrize("era", ["0.10.2.2", "2.8.2", "4.3.0"])
+def test_records_per_format_are_those_that_a_read_gives(era: str, golden: Callable[[str], Path]) -> None:
+    folder = golden(era) / era
+    read = kafkalog.open(folder).read("records", ["topic", "partition", "magic"], include_control=True).read_all().to_pylist()
+    expected = Counter((row["topic"], row["partition"], row["magic"]) for row in read)
+    starts = {(found.topic, found.partition) for found in kafkalog.open(folder).partitions if found.log_start_offset}
+    for found in list_logs(folder, deep=True).partitions:
+        for magic, share in found.formats.items():
+            if (found.topic, found.partition) not in starts:  # records below the log start are stored, but not read
+                assert share.records == expected[found.topic, found.partition, magic], found.folder
+
+
+def test_a_partition_with_everything_is_described(tmp_path: Path) -> None:
+    folder = tmp_path / "orders-3"
+    old = [Record(at, 1_600_000_000_000, b"k", b"value " * 20) for at in range(4)]
+    write(folder, 0, encode_message(old[0], magic=0), encode_wrapper(old[1:], codec=codecs.GZIP, compress=squeeze))
+    write(folder, 4, batch_at(4, 10, codecs.ZSTD), batch_at(14)[:50])
+    write(folder, 0, b"x", suffix="log.deleted")
+    (folder / "leader-epoch-checkpoint").write_text("0\n1\n2 4\n")
+    found = only(folder, deep=True)
+    assert (found.topic, found.partition, found.segment_count, found.start_offset, found.end_offset) == ("orders", 3, 2, 0, 14)
+    assert {magic: (share.batches, share.records) for magic, share in found.formats.items()} == {0: (1, 1), 1: (1, 3), 2: (1, 10)}
+    assert found.codecs == ("none", "gzip", "zstd")
+    assert (found.first_timestamp_ms, found.last_timestamp_ms) == (1_600_000_000_000, 1_700_000_000_013)
+    assert found.compression_ratio is not None
+    assert found.compression_ratio > 2
+    assert found.leader_epochs == (2,)
+    assert found.leftovers == ("00000000000000000000.log.deleted",)
+    assert (found.tail_bytes, found.problems) == (50, ())
+    assert only(folder).end_offset == 14
+
+
+def test_folders_on_their_way_out_are_leftovers_of_their_topic(tmp_path: Path) -> None:
+    write(tmp_path / "orders-0", 0, batch_at(0))
+    write(tmp_path / f"orders-1.{DELETED}", 0, batch_at(0))
+    (tmp_path / "lost+found").mkdir()
+    (tmp_path / "meta.properties").write_text("version=1\n")
+    listing = list_logs(tmp_path)
+    (topic,) = listing.topics
+    assert [found.partition for found in topic.partitions] == [0]
+    assert topic.leftovers == (f"orders-1.{DELETED} ({len(batch_at(0))} bytes)",)
+    assert listing.other_names == ("lost+found",)
+
+
+def test_damage_and_hostile_files_are_problems_of_their_partition_only(tmp_path: Path) -> None:
+    write(tmp_path / "good-0", 0, batch_at(0))
+    write(tmp_path / "magic-0", 0, batch_at(0)[:16] + b"\x63" + batch_at(0)[17:])
+    write(tmp_path / "magic-0", 9, batch_at(9))
+    write(tmp_path / "name-0", 50, batch_at(0))
+    write(tmp_path / "codec-0", 0, batch_at(0, 1, codecs.ZSTD)[:-9] + b"no zstd..")
+    (tmp_path / "link-0").mkdir()
+    (tmp_path / "link-0" / segment_file_name(0, "log")).symlink_to("/dev/zero")
+    (tmp_path / "empty-0").mkdir()
+    for deep in (False, True):
+        found = {each.topic: each for each in list_logs(tmp_path, deep=deep).partitions}
+        assert {topic for topic, each in found.items() if each.problems} >= {"magic", "link", "codec"}
+        assert not found["good"].problems
+        assert "magic" in found["magic"].problems[0]
+        assert "symbolic link" in found["link"].problems[0]
+        assert found["empty"].segment_count == 0
+    (misnamed,) = (each for each in list_logs(tmp_path).partitions if each.topic == "name")
+    assert "before the one in its name" in misnamed.problems[0]
+
+
+def test_many_segments_are_listed_without_reading_them(tmp_path: Path) -> None:
+    """A tenth of a thousand partitions with ten segments each, which must take less than five seconds."""
+    for number in range(100):
+        for base in range(0, 100, 10):
+            write(tmp_path / f"topic-{number}", base, batch_at(base, 10))
+    list_logs(tmp_path / "topic-0")  # kernels are compiled
+    begin = time.process_time()
+    listing = list_logs(tmp_path)
+    assert time.process_time() - begin < 0.5
+    assert listing.topics[0].segment_count == 1000
