@@ -147,6 +147,10 @@ def order_json(number: int) -> str:
 
 STEPS = (
     (
+        "What is here, at a glance.",
+        "ls logs",
+    ),
+    (
         "Every fact in a log directory is a row of a table. First the segments: which files there are, what they hold. "
         "magics are the message formats: 0 is Kafka 0.8, 1 is 0.10, 2 is everything since 0.11.",
         "table segments logs --columns topic,partition,size,record_count,last_offset,magics,codecs",
@@ -179,6 +183,14 @@ STEPS = (
     (
         "Only the damaged batch has to go. What was left out is named, and the exit code says that something was.",
         "table records logs --topic sensors --columns offset,key,value --on-damage skip",
+    ),
+    (
+        "What are these bytes? Every one of the damaged batch belongs to a field, and the checksum shows that one is wrong.",
+        "explain logs/sensors-0 --offset 2",
+    ),
+    (
+        "How large is a record in each format, and why? And from how many records per batch on does v2 pay?",
+        "estimate --count 100 --key-size 3 --value-size 5",
     ),
     (
         "A mistake gets an answer that helps.",

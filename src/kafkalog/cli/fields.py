@@ -7,7 +7,9 @@ import textwrap
 from collections.abc import Iterator
 
 import kafkalog
+from kafkalog.format.batch import CODEC_NAMES
 from kafkalog.tasks.explain import Explanation, Field, Part
+from kafkalog.tasks.explain.tree import UNEXPLAINED
 
 from .escape import printable
 from .failure import CLEAN, DAMAGE, warn
@@ -111,7 +113,7 @@ class _Page:
         """Name and value with the note beside them if it fits, else below."""
         name = f"{printable(field.name):<{NAME_WIDTH}}"
         if self.width >= WIDE:
-            name += f"  {field.type:<{TYPE_WIDTH}}"
+            name += f"  {'' if field.type == UNEXPLAINED else field.type:<{TYPE_WIDTH}}"
         head = f"{name}  {self._value(field, room - width_of(name) - 2)}"
         note = printable(field.note)
         if width_of(head) + 2 + width_of(note) <= room:
@@ -128,7 +130,8 @@ class _Page:
         if isinstance(field.value, bytes | str):
             return self._text(field.value, room)
         if field.value is None:
-            return f"({field.type}, {field.size} bytes)"
+            kind = f"{field.type}, " if field.type in CODEC_NAMES else ""
+            return f"({kind}{field.size} bytes)"
         if field.name in SHOWN_AS_HEX:
             return f"0x{field.value % (1 << 8 * field.size):0{2 * field.size}x}"
         unit = "byte" if field.unit == "bytes" and field.value == 1 else field.unit
