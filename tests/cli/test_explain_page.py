@@ -29,7 +29,8 @@ def make_logs(folder: Path) -> None:
 
 def run(arguments: str, folder: Path) -> str:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    done = subprocess.run([*COMMAND, *arguments.split()], cwd=folder, env=environment, capture_output=True, timeout=120, check=False)
+    command = [*COMMAND, *arguments.split()]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, timeout=120, check=False)
     assert done.returncode in (0, 1), done.stderr
     return done.stdout.decode().replace(f"{folder.resolve()}/", "")
 

@@ -13,7 +13,7 @@ from kafkalog import codecs
 from kafkalog.errors import SegmentError
 from kafkalog.format import batch, snapshot
 from kafkalog.format.checkpoint import decode_leader_epoch_checkpoint, decode_offset_checkpoint
-from kafkalog.format.reference import Record, encode_batch
+from kafkalog.format.reference import Record, encode_batch, encode_message
 from kafkalog.tasks.explain.entries import explain_entries
 from kafkalog.tasks.explain.files import SIDE_FILES, explain_index, explain_side_file
 from tests.property.generated_logs import GeneratedLog, damaged, logs
@@ -99,6 +99,14 @@ def test_behind_a_broken_length_the_next_entry_is_found(tmp_path: Path) -> None:
     assert everything.problems[0].where == "batch / batch_length"
     assert "only 64 bytes follow" in everything.problems[0].text
     assert not kafkalog.explain(path, offset=2).problems
+
+
+def test_an_offset_that_compaction_removed_is_not_found_in_its_neighbour(tmp_path: Path) -> None:
+    path = write_log(tmp_path, b"".join(encode_message(Record(offset, 1000, b"k", b"v")) for offset in (3, 7)))
+    assert kafkalog.explain(path, offset=7).start == path.stat().st_size // 2
+    for missing in (0, 5, 8):
+        with pytest.raises(kafkalog.UsageError, match=f"no entry holds offset {missing}; it has 3 to 7"):
+            kafkalog.explain(path, offset=missing)
 
 
 @pytest.mark.parametrize("cut", [8, 11, 16, 40, 65, 75])

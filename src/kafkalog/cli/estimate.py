@@ -12,7 +12,7 @@ from .arguments import parse_names, require_known
 from .manual import EXIT_CODES_TEXT
 from .table import CODECS
 
-EPILOG = f"""\b
+EPILOG = f"""
 Without a codec, messages of v0 and v1 do not depend on the batch size. Compressed sizes need records with content: real
 batches are made of them and measured. v0 and v1 have no headers, so these are left out there.
 

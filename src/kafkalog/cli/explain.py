@@ -6,7 +6,7 @@ import click
 
 from .manual import EXIT_CODES_TEXT
 
-EPILOG = f"""\b
+EPILOG = f"""
 Each line has the byte position, the bytes in hex, the field's name and value, and a note why they are so. Positions of
 decompressed bytes count from the first of them. A line with ! says what does not fit; the exit code is then 1.
 

@@ -21,8 +21,8 @@ from .style import BOLD, RED, Style, style_of
 from .target import STDOUT, Sink, open_target
 
 UNKNOWN = "-"
-# What a narrow terminal leaves out, first to last; leftovers and problems stand below the rows anyway.
-LEAST_NEEDED = ("left", "problems", "epoch", "state", "ratio", "from", "to", "codecs", "formats", "batches", "segments")
+# What a narrow terminal can do without, the dearest first; leftovers and problems stand below the rows anyway.
+DISPENSABLE = ("from", "to", "formats", "segments", "codecs", "batches", "ratio", "epoch", "state", "problems", "left")
 TEXT_COLUMNS = ("topic", "state", "formats", "codecs")
 LINES_SHOWN = 20
 WIDE = 130  # from here on times have hours and minutes
@@ -91,16 +91,16 @@ class _Page:
 
     def _grid(self, cells: list[dict[str, str]]) -> list[str]:
         """The rows; on a terminal without the columns that find no room."""
-        heads = list(cells[0])
-        for head in LEAST_NEEDED:
-            rows = [[printable(row[head]) for head in heads] for row in cells]
-            if not self.fit or least_width(heads, rows, flexible=0) <= self.style.width:
-                break
-            if head in heads:
-                heads.remove(head)
-                self.left_out.append(head)
-        rows = [[printable(row[head]) for head in heads] for row in cells]
+        columns = {head: [printable(row[head]) for row in cells] for head in cells[0]}
+        kept = {head for head in columns if head not in DISPENSABLE}
+        for head in DISPENSABLE:
+            if head in columns:
+                wider = [each for each in columns if each in kept or each == head]
+                fits = least_width(wider, [*zip(*(columns[each] for each in wider), strict=True)], flexible=0) <= self.style.width
+                (kept.add if fits or not self.fit else self.left_out.append)(head)
+        heads = [head for head in columns if head in kept]
         left = frozenset(at for at, head in enumerate(heads) if head in TEXT_COLUMNS)
+        rows = [*zip(*(columns[head] for head in heads), strict=True)]
         return grid(self.style, heads, rows, left=left, flexible=0 if self.fit else None)
 
     def _cells(self, row: Row) -> dict[str, str]:

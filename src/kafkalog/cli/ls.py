@@ -6,7 +6,7 @@ import click
 
 from .manual import EXIT_CODES_TEXT
 
-EPILOG = f"""\b
+EPILOG = f"""
 Without --deep only the first entry of each segment and the last of each partition are looked at: time range, formats and
 codecs are those of these. The ratio (decompressed to stored) is that of a few compressed entries. Leftovers are files with
 .deleted, .cleaned, .swap or .tmp, and folders with -delete, -future or -stray.

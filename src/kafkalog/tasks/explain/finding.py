@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kafkalog.errors import Limits, SegmentError, UsageError
+from kafkalog.errors import Limits, UsageError
 from kafkalog.kernels import scan
 from kafkalog.kernels.bytes import Ints
 from kafkalog.kernels.resync import ResyncBounds, find_next_entry
+from kafkalog.log.order import header_bases
 from kafkalog.segment.windows import SegmentWalk
 from kafkalog.storage.store import ByteSource
 
@@ -21,7 +22,6 @@ class Gap:
 
     start: int
     stop: int
-    problem: SegmentError
 
 
 def iter_tables(source: ByteSource, start: int, limits: Limits) -> Iterator[Ints | Gap]:
@@ -36,7 +36,7 @@ def iter_tables(source: ByteSource, start: int, limits: Limits) -> Iterator[Ints
         if walk.problem.reason != "zero-tail":
             found = find_next_entry(source.read_into, walk.position + 1, source.size, bounds)
         start = source.size if found is None else found.position
-        yield Gap(walk.position, start, walk.problem)
+        yield Gap(walk.position, start)
 
 
 def iter_spans(source: ByteSource, start: int, limits: Limits) -> Iterator[tuple[int, int]]:
@@ -70,9 +70,8 @@ def find_offset(source: ByteSource, offset: int, limits: Limits) -> int:
         if isinstance(found, Gap):
             gaps.append(found)
             continue
-        # The offset field of a v0/v1 set is its last one; its first is taken to follow the entry before.
-        starts = np.where(found[scan.MAGIC] == 2, found[scan.BASE_OFFSET], -1)
-        rows = np.flatnonzero((starts <= offset) & (found[scan.LAST_OFFSET] >= offset))
+        # No header has the first offset of a v0/v1 set: it is taken to follow the entry before.
+        rows = np.flatnonzero((header_bases(found) <= offset) & (found[scan.LAST_OFFSET] >= offset))
         if len(rows):
             return int(found[scan.POSITION, rows[0]])
         first = int(found[scan.BASE_OFFSET, 0]) if first is None else first

@@ -76,16 +76,6 @@ class Part:
             else:
                 yield child
 
-    def find(self, name: str) -> Field | Part | None:
-        """The first field or part of that name at any depth, decompressed content too."""
-        for child in self.children:
-            inner = child if isinstance(child, Part) else child.content
-            if child.name == name:
-                return child
-            if inner is not None and (found := inner.find(name)) is not None:
-                return found
-        return None
-
     def as_dict(self) -> dict[str, Any]:
         return {
             "part": self.name,
