@@ -13,7 +13,7 @@ from kafkalog import codecs
 from kafkalog.errors import SegmentError
 from kafkalog.format import batch, snapshot
 from kafkalog.format.checkpoint import decode_leader_epoch_checkpoint, decode_offset_checkpoint
-from kafkalog.format.reference import Record, encode_batch, encode_message
+from kafkalog.format.reference import Record, encode_batch, encode_message, encode_wrapper
 from kafkalog.tasks.explain.entries import explain_entries
 from kafkalog.tasks.explain.files import SIDE_FILES, explain_index, explain_side_file
 from tests.property.generated_logs import GeneratedLog, damaged, logs
@@ -99,6 +99,23 @@ def test_behind_a_broken_length_the_next_entry_is_found(tmp_path: Path) -> None:
     assert everything.problems[0].where == "batch / batch_length"
     assert "only 64 bytes follow" in everything.problems[0].text
     assert not kafkalog.explain(path, offset=2).problems
+
+
+def squeeze(codec: int, data: bytes, magic: int) -> bytes:
+    return codecs.compress(codec, data, magic=magic)
+
+
+def test_every_cut_of_every_format_is_explained_to_the_last_byte() -> None:
+    records = [Record(at, 1000, b"key", b"hello") for at in range(2)]
+    entries = [encode_message(records[0], magic=magic) for magic in (0, 1)]
+    entries += [encode_wrapper(records, codec=codecs.GZIP, compress=squeeze, magic=magic) for magic in (0, 1)]
+    entries += [encode_batch(records, codec=codec, compress=squeeze) for codec in range(len(codecs.NAMES))]
+    for stored in entries:
+        for size in range(1, len(stored) + 1):
+            parts = explain_entries(stored[:size], 0, decompress)
+            assert sum(part.size for part in parts) == size
+            assert all(assert_part_is_whole(part, stored) for part in parts)
+            assert size == len(stored) or parts[0].name == "zeros" or has_problem(parts[0])
 
 
 def test_an_offset_that_compaction_removed_is_not_found_in_its_neighbour(tmp_path: Path) -> None:

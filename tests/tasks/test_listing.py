@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow.fs as fs
 import pytest
 
 import kafkalog
@@ -124,6 +126,17 @@ def test_damage_and_hostile_files_are_problems_of_their_partition_only(tmp_path:
         assert found["empty"].segment_count == 0
     (misnamed,) = (each for each in list_logs(tmp_path).partitions if each.topic == "name")
     assert "before the one in its name" in misnamed.problems[0]
+
+
+def test_an_object_store_gives_the_same(tmp_path: Path) -> None:
+    write(tmp_path / "orders-0", 0, batch_at(0, 10, codecs.LZ4), batch_at(10))
+    write(tmp_path / "orders-0", 11, batch_at(11), batch_at(12)[:20])
+    store = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
+    for deep in (False, True):
+        here, there = only(tmp_path, deep=deep), list_logs("orders-0", filesystem=store, deep=deep).partitions[0]
+        assert replace(here, folder="") == replace(there, folder="")
+    explanation = kafkalog.explain("orders-0", offset=5, filesystem=store)
+    assert (explanation.start, explanation.problems) == (0, [])
 
 
 def test_many_segments_are_listed_without_reading_them(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 from crc32c import crc32c
 
+from kafkalog import codecs
 from kafkalog.errors import CodecError, CorruptBatch
 from kafkalog.format import batch, message
 from kafkalog.format.reference import Transform
@@ -147,8 +148,19 @@ def _cut_compressed(
     except CodecError as error:
         cut.take(name, size, kind, None, problem=f"does not decompress: {error}")
         return
-    note = f"{len(content)} bytes when decompressed"
+    note = f"{len(content)} bytes when decompressed{_frame_note(codec, payload, magic)}"
     cut.take(name, size, kind, None, unit="", note=note, content=cut_whole("decompressed", content, body))
+
+
+def _frame_note(codec: int, payload: bytes, magic: int) -> str:
+    """What is special about the frame, where one has to know it to decompress by other means."""
+    if codec == codecs.SNAPPY:
+        from kafkalog.codecs import snappy
+
+        return "; in xerial's framing" if payload.startswith(snappy.MAGIC) else "; one raw block"
+    if codec == codecs.LZ4 and magic == 0:
+        return "; the frame's header checksum is not checked in v0, whose writers got it wrong"
+    return ""
 
 
 # v0 and v1
@@ -174,7 +186,7 @@ def _cut_message(cut: Cutter, magic: int, decompress: Transform, wrapper: _Wrapp
         if name == "crc":
             cut.note(*_checksum_remarks(cut, start + message.CRC_START, values["crc"], "CRC-32"))
         elif name == "offset":
-            cut.note(*_offset_remarks(cut, values["offset"], wrapper))
+            cut.note(*_offset_remarks(values["offset"], wrapper))
         else:
             cut.note(MESSAGE_NOTES[name](values), frame.problem if name == "message_size" else "")
             cut.note(_time_note(name, wrapper, magic))
@@ -183,12 +195,11 @@ def _cut_message(cut: Cutter, magic: int, decompress: Transform, wrapper: _Wrapp
     _cut_message_content(cut, values, decompress, wrapper)
 
 
-def _offset_remarks(cut: Cutter, offset: int, wrapper: _Wrapper | None) -> tuple[str, str]:
-    attributes = cut.data[cut.position - 8 + message.ATTRIBUTES_POSITION] if wrapper is None else 0
+def _offset_remarks(offset: int, wrapper: _Wrapper | None) -> tuple[str, str]:
     absolute = offset + (wrapper.shift if wrapper else 0)
     problem = "" if is_offset(offset) and is_offset(absolute) else NO_OFFSET
     if wrapper is None:
-        return ("of the last message inside; outside the CRC" if attributes & batch.CODEC_MASK else "outside the CRC"), problem
+        return "set by the broker, so outside the CRC; of a compressed set, the last one's", problem
     if wrapper.magic == 0 or not wrapper.shift:
         return "as it is", problem
     return f"relative: {offset} + {wrapper.shift} = {absolute}", problem

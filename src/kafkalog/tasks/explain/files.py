@@ -112,7 +112,7 @@ def _snapshot_remarks(name: str, value: int, data: bytes) -> tuple[str, str]:
 def _cut_checkpoint(columns: Sequence[str]) -> Callable[[Cutter], None]:
     """A checkpoint whose lines have these columns."""
 
-    def cut(cut: Cutter) -> None:
+    def cut_lines(cut: Cutter) -> None:
         number = 0
         while cut.left:
             line = _line(cut)
@@ -124,7 +124,7 @@ def _cut_checkpoint(columns: Sequence[str]) -> Callable[[Cutter], None]:
                     _cut_tokens(entry, columns)
             number += 1
 
-    return cut
+    return cut_lines
 
 
 def _cut_tokens(entry: Cutter, columns: Sequence[str]) -> None:
