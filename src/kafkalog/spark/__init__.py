@@ -2,6 +2,45 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
 from .session import java_home, session
 
-__all__ = ["java_home", "session"]
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from .ingestion.summary import IngestSummary
+
+__all__ = ["ingest", "java_home", "session"]
+
+
+def ingest(
+    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    target: str | os.PathLike[str],
+    *,
+    spark: SparkSession | None = None,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
+    dry_run: bool = False,
+    options: Mapping[str, str] | None = None,
+    **choices: Any,
+) -> IngestSummary:
+    """Take what is new in the logs at `source` into Parquet tables under `target`, exactly once; what was done.
+
+    It runs on `spark`, else on a session for `master` and `conf`; `master="none"` runs it on threads of this process, without
+    Spark. `options` are those of the Spark source that choose topics, offsets and times. `choices` are the fields of
+    `ingestion.options.IngestOptions`: by, headers, metadata, isolation, on_damage, on_data_loss, codec, file_bytes, task_bytes.
+    `on_progress(done, total)` is told about tasks; `dry_run` only plans.
+    """
+    from .ingestion.executors import make_executor
+    from .ingestion.options import IngestOptions
+    from .ingestion.run import nothing, run_ingest
+
+    paths = [source] if isinstance(source, str | os.PathLike) else source
+    asked = IngestOptions(
+        tuple(os.fsdecode(path) for path in paths), os.fsdecode(target), dict(options or {}), **choices
+    )
+    return run_ingest(asked, lambda: make_executor(spark, master, conf or {}), on_progress or nothing, dry_run=dry_run)
