@@ -11,6 +11,7 @@ import click
 from kafkalog import __version__
 
 from .failure import CLEAN, report_failure
+from .ingest import ingest
 from .manual import EXIT_CODES_TEXT
 from .table import table
 
@@ -26,6 +27,7 @@ COMPLETION = "_KAFKALOG_COMPLETE"
 Examples:
   kafkalog table segments /var/lib/kafka/data
   kafkalog table records /var/lib/kafka/data --topic orders --limit 10
+  kafkalog ingest /var/lib/kafka/data /lake/kafka
 
 {EXIT_CODES_TEXT}""",
 )
@@ -42,6 +44,7 @@ def kafkalog(context: click.Context) -> None:
 
 
 kafkalog.add_command(table)
+kafkalog.add_command(ingest)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import io
 import json
 import os
 import secrets
 import shutil
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 LOCK: Final = "_kafkalog/lock"
 CLAIMS: Final = "_kafkalog/claims"
+SYNC_BYTES: Final = 16 << 20
 HINTS: Final = {
     errno.ENOSPC: "; free some space, or choose another target",
     errno.EACCES: "; choose a folder that you may write to",
@@ -100,6 +103,49 @@ def _busy(name: str, holder: str, advice: str) -> SparkSourceError:
     return SparkSourceError(TARGET_BUSY, f"{path_text(name)}: another ingest is at work here{holder}; {advice}")
 
 
+class SteadyFile(io.RawIOBase):
+    """A file that goes to the disk while it is written, so that its end does not have to wait for all of it."""
+
+    def __init__(self, raw: io.FileIO) -> None:
+        super().__init__()
+        self.raw = raw
+        self.unsynced = 0
+        self.syncing: threading.Thread | None = None
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self.raw.tell()
+
+    def write(self, data: object) -> int:
+        remaining = memoryview(data).cast("B")  # type: ignore[arg-type]
+        size = len(remaining)
+        while remaining:
+            remaining = remaining[self.raw.write(remaining) :]
+        self.unsynced += size
+        if self.unsynced >= SYNC_BYTES and (self.syncing is None or not self.syncing.is_alive()):
+            self.unsynced = 0
+            self.syncing = threading.Thread(target=self._sync_early, name="kafkalog-sync", daemon=True)
+            self.syncing.start()
+        return size
+
+    def _sync_early(self) -> None:
+        # What fails here fails again in sync(), which tells.
+        with suppress(OSError, ValueError):
+            os.fdatasync(self.raw.fileno())
+
+    def sync(self) -> None:
+        """Return when everything is on the disk."""
+        os.fsync(self.raw.fileno())
+
+    def close(self) -> None:
+        if self.syncing is not None:
+            self.syncing.join()
+            self.syncing = None
+        super().close()
+
+
 class LocalTarget:
     """A folder of this machine, or one that all workers mount."""
 
@@ -156,9 +202,9 @@ class LocalTarget:
         folders = {os.path.dirname(final)}
         try:
             self._make_folders(os.path.dirname(final), folders)
-            with open(final, "xb", buffering=0) as file:
+            with open(final, "xb", buffering=0) as raw, SteadyFile(raw) as file:
                 yield file
-                os.fsync(file.fileno())
+                file.sync()
             self._sync_folders(folders)
         except OSError as error:
             if isinstance(error, StorageError):

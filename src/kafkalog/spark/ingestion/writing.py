@@ -242,7 +242,7 @@ class RecordWriter:
         first = rows.column("offset")[0].as_py()
         generation = self.task.generations.get((part.topic, part.partition), 0)
         again = f"-{generation}" if generation else ""
-        name = f"{escaped(part.topic)}-{part.partition}{again}-{first:020}.parquet"
+        name = f"{visible(part.topic)}-{part.partition}{again}-{first:020}.parquet"
         staged = f"{self.folder}/{self.count:06}.parquet"
         self.count += 1
         return _OpenFile(self.target, f"{path}/{name}", staged, rows.schema, self.task.options.codec, self.stack)
@@ -318,3 +318,9 @@ _ESCAPED: Final = frozenset("\"#%'*/:=?\\{}[]^\x7f") | {chr(code) for code in ra
 def escaped(topic: str) -> str:
     """A topic as the value in the name of a partition folder, spelled as Hive and Spark do."""
     return "".join(f"%{ord(letter):02X}" if letter in _ESCAPED else letter for letter in path_text(topic))
+
+
+def visible(topic: str) -> str:
+    """The same for the name of a file: readers pass over what begins with `_` or `.`."""
+    text = escaped(topic)
+    return f"%{ord(text[0]):02X}{text[1:]}" if text[0] in "_." else text
