@@ -29,11 +29,19 @@ def data_files(target: Path) -> list[Path]:
 
 
 def read_table(target: Path, columns: list[str] | None = None) -> list[Row]:
-    """The rows of the table, by topic, partition and offset."""
+    """The rows of the table, in an order of their own."""
+    return sorted((tuple(row.values()) for row in _dataset(target).to_table(columns or COLUMNS).to_pylist()), key=repr)
+
+
+def read_arrow(target: Path) -> pa.Table:
+    """The table by topic, partition and offset, for large ones."""
+    found = _dataset(target).to_table(COLUMNS)
+    return found.sort_by([(name, "ascending") for name in ("topic", "partition", "offset")]).combine_chunks()
+
+
+def _dataset(target: Path) -> Any:
     kind = ds.partitioning(pa.schema([("topic", pa.string()), ("day", pa.string()), ("hour", pa.string())]), flavor="hive")
-    found = ds.dataset([str(path) for path in data_files(target)], partitioning=kind, partition_base_dir=str(target))
-    rows = found.to_table(columns or COLUMNS).to_pylist()
-    return sorted((tuple(row.values()) for row in rows), key=repr)
+    return ds.dataset([str(path) for path in data_files(target)], partitioning=kind, partition_base_dir=str(target))
 
 
 def read_logs(source: Path, columns: list[str] | None = None, **choices: Any) -> list[Row]:

@@ -321,6 +321,36 @@ def test_strict_takes_nothing_from_a_damaged_log(logs: Path, target: Path) -> No
     assert commits(target) == []
 
 
+# -- values ------------------------------------------------------------------------------------------------------------------
+
+
+def write_values(folder: Path, base_offset: int, *values: bytes | None) -> None:
+    records = [Record(base_offset + number, DAY, None, value) for number, value in enumerate(values)]
+    write_segment(folder, base_offset, encode_batch(records))
+
+
+def test_json_values_become_a_struct_and_what_does_not_decode_is_kept(tmp_path: Path, target: Path, spark: Any) -> None:
+    write_values(tmp_path / "logs" / "a-0", 0, b'{"id":1,"name":"x"}', b"broken", None)
+    summary = take(tmp_path / "logs", target, value="json")
+    assert (summary.records, summary.undecoded) == (3, 1)
+    assert commits(target)[0]["settings"]["value"]["schema"] == "id bigint, name string"
+    # The schema of the first run stays: a new field does not fit it, and its value is kept whole.
+    write_values(tmp_path / "logs" / "a-0", 3, b'{"id":2}', b'{"id":3,"more":true}')
+    assert take(tmp_path / "logs", target, value="json").undecoded == 1
+    rows = {row.offset: row for row in spark.read.parquet(str(target)).collect()}
+    assert [rows[offset].value and rows[offset].value.id for offset in range(5)] == [1, None, None, 2, None]
+    assert [rows[offset].value_raw for offset in (0, 1, 2, 4)] == [None, b"broken", None, b'{"id":3,"more":true}']
+    with pytest.raises(SparkSourceError, match=r"KAFKALOG_BAD_TARGET: .*earlier runs had value="):
+        take(tmp_path / "logs", target)
+
+
+def test_a_given_schema_holds_and_raw_values_are_kept_on_request(tmp_path: Path, target: Path) -> None:
+    write_values(tmp_path / "logs" / "a-0", 0, b'{"id":1,"name":"x"}')
+    take(tmp_path / "logs", target, value="json", schema="id long", keep_raw=True)
+    assert read_table(target, ["value", "value_raw"]) == [({"id": 1}, b'{"id":1,"name":"x"}')]
+    assert take(tmp_path / "logs", target, value="json", schema="`id` bigint", keep_raw=True).commit is None
+
+
 # -- the protocol ------------------------------------------------------------------------------------------------------------
 
 

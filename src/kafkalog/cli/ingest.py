@@ -27,6 +27,7 @@ ISOLATIONS = ("read_uncommitted", "read_committed")
 DAMAGE_RULES = ("set-aside", "fail")
 LOSS_RULES = ("fail", "continue")
 CODECS = ("zstd", "snappy", "lz4", "gzip", "none")
+PAYLOADS = ("json", "avro")
 
 EPILOG = f"""\b
 The result is read with spark.read.parquet(TARGET), DuckDB, Polars or pandas: one folder for each topic and
@@ -38,7 +39,7 @@ Damaged batches are rows of TARGET/_damaged; TARGET/_kafkalog holds the log of c
 Examples:
   kafkalog ingest /var/lib/kafka/data /lake/kafka --topic orders
   kafkalog ingest /disk1/kafka /disk2/kafka s3://lake/kafka --by hour --master spark://spark:7077
-  kafkalog ingest backup/ tables/ --master none --dry-run
+  kafkalog ingest backup/ tables/ --master none --value json --schema orders.ddl
 
 {EXIT_CODES_TEXT}"""
 
@@ -80,11 +81,31 @@ def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def value_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that say what values are."""
+    for option in reversed(
+        (
+            click.option("--value", type=click.Choice(PAYLOADS), help="Decode values into columns of a struct."),
+            click.option(
+                "--schema",
+                type=click.File("r", encoding="utf-8"),
+                metavar="FILE",
+                help="Their schema: for json Spark DDL or df.schema.json(), by default that of a sample; for avro its own.",
+            ),
+            click.option("--registry-prefix", is_flag=True, help="Avro values have five bytes of a schema registry in front."),
+            click.option("--keep-raw", is_flag=True, help="Keep the bytes of all values, not only of those that do not decode."),
+        )
+    ):
+        command = option(command)
+    return command
+
+
 @click.command(epilog=EPILOG)
 @click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
 @click.argument("target", metavar="TARGET")
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic; may be given again.")
 @table_options
+@value_options
 @click.option(
     "--isolation",
     type=click.Choice(ISOLATIONS),
@@ -127,7 +148,9 @@ def ingest(sources: tuple[str, ...], target: str, **options: Any) -> int:
     SOURCE is what other commands call PATH. A second run goes on where the first one ended. A run that was killed is completed
     or undone by the next one: no record is lost and none comes twice.
     """
-    own = {name: options.pop(name) for name in ("topics", "options", "file_size", "as_json", "quiet")}
+    own = {name: options.pop(name) for name in ("topics", "options", "file_size", "as_json", "quiet", "schema")}
+    if options["value"] is None and (own["schema"] or options["registry_prefix"] or options["keep_raw"]):
+        raise UsageError("--schema, --registry-prefix and --keep-raw need --value json or --value avro")
     from kafkalog.spark import ingest as run
 
     with TaskProgress(wanted=not own["quiet"]) as progress:
@@ -136,6 +159,7 @@ def ingest(sources: tuple[str, ...], target: str, **options: Any) -> int:
             target,
             options=_source_options(own["options"], own["topics"]),
             file_bytes=own["file_size"] * MEBIBYTE,
+            schema=own["schema"].read() if own["schema"] else None,
             on_progress=progress.update,
             **{**options, "conf": {"spark.ui.showConsoleProgress": "false", **options["conf"]}},
         )
@@ -170,6 +194,8 @@ def printable_summary(summary: IngestSummary) -> str:
     if summary.damaged_ranges:
         reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(summary.damaged_reasons.items()))
         lines.append(f"set aside in _damaged: {summary.damaged_ranges} ranges of {summary.damaged_bytes:,} bytes ({reasons})")
+    if summary.undecoded:
+        lines.append(f"not decoded, kept as bytes in value_raw: {summary.undecoded:,} values")
     if not summary.dry_run:
         rates = f"{summary.records_per_second:,.0f} records/s, {summary.bytes_per_second / 1e6:,.0f} MB/s of log"
         lines.append(f"{summary.seconds:.1f} s: {rates}")

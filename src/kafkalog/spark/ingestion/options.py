@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from kafkalog.payloads import PayloadSpec
+
 from ..errors import bad_option
 from ..options import ISOLATIONS, SourceOptions, parse_options
 
@@ -50,7 +52,8 @@ OWN_OPTIONS: Final = {
 class IngestOptions:
     """The choices of a run; `source` are options of the Spark source: topics, offsets, times.
 
-    `by`, `headers`, `metadata` and `isolation` belong to the target: a later run has to say the same.
+    `payload` says how values are decoded; `keep_raw` keeps the bytes of all of them, not only of those that do not decode.
+    `by`, `headers`, `metadata`, `isolation`, `payload` and `keep_raw` belong to the target: a later run has to say the same.
     """
 
     sources: tuple[str, ...]
@@ -65,6 +68,8 @@ class IngestOptions:
     codec: str = CODECS[0]
     file_bytes: int = FILE_BYTES
     task_bytes: int | None = None
+    payload: PayloadSpec | None = None
+    keep_raw: bool = False
 
     def __post_init__(self) -> None:
         for name, allowed in (
@@ -103,4 +108,11 @@ class IngestOptions:
 
     def settings(self) -> dict[str, Any]:
         """What every run on one target has to agree on."""
-        return {"by": self.by, "headers": self.headers, "metadata": self.metadata, "isolation": self.isolation}
+        return {
+            "by": self.by,
+            "headers": self.headers,
+            "metadata": self.metadata,
+            "isolation": self.isolation,
+            "value": None if self.payload is None else self.payload.as_dict(),
+            "keep_raw": self.keep_raw,
+        }

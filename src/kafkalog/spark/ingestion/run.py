@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kafkalog.errors import path_text
 
@@ -18,6 +18,7 @@ from .options import IngestOptions
 from .plan import IngestPlan, cut_tasks, plan_ingest
 from .summary import IngestSummary, PartitionSummary
 from .target import is_within, open_target
+from .values import with_schema
 from .writing import IngestTask, PartitionResult, TaskResult
 
 OnExecutor = Callable[[], Executor]
@@ -46,12 +47,11 @@ def run_ingest(
         target = open_target(options.target)
         log = CommitLog(target)
         if dry_run:
-            run = _Run("", options, log.latest())
-            _check_settings(run)
+            run = _agreed(_Run("", options, log.latest()))
             return _foreseen(run, plan_ingest(options.source_options(), run.progress), time.monotonic() - begin)
         with target.lock():
-            run = _Run(f"{time.time_ns() // 1_000_000:013}-{secrets.token_hex(6)}", options, log.latest())
-            _check_settings(run)
+            name = f"{time.time_ns() // 1_000_000:013}-{secrets.token_hex(6)}"
+            run = _agreed(_Run(name, options, log.latest()))
             log.settle(run.before)
             return _take(run, log, make_executor, on_progress, begin)
 
@@ -61,6 +61,7 @@ def _take(run: _Run, log: CommitLog, make_executor: OnExecutor, on_progress: OnP
     plan = plan_ingest(source, run.progress)
     if not plan.partitions:
         return IngestSummary(log.target.name, None, seconds=time.monotonic() - begin)
+    run = replace(run, options=with_schema(run.options, plan.partitions))
     # Without bytes to read there is no need of Spark: cut for one core, and see.
     tasks = _tasks(run, plan, cut_tasks(plan.partitions, source, 1, run.options.task_bytes))
     results: list[TaskResult] = []
@@ -80,19 +81,25 @@ def _check_places(options: IngestOptions) -> None:
             raise bad_option("target", path_text(options.target), f"it lies in {path_text(source)}; choose another place")
 
 
-def _check_settings(run: _Run) -> None:
-    """Every run on a target has to give its files the same shape."""
-    if run.before is None:
-        return
-    wanted = run.options.settings()
-    for name, value in wanted.items():
-        stored = run.before.settings.get(name)
+def _agreed(run: _Run) -> _Run:
+    """The run with what earlier ones have found out; SparkSourceError if it would give its files another shape than they did."""
+    before = run.before
+    if before is None:
+        return run
+    found = before.settings.get("value")
+    payload = run.options.payload
+    if payload is not None and found is not None and payload.schema is None:
+        same = replace(payload, schema=found["schema"], is_inferred=found["is_inferred"])
+        run = replace(run, options=replace(run.options, payload=same))
+    for name, value in run.options.settings().items():
+        stored = before.settings.get(name)
         if stored != value:
             raise SparkSourceError(
                 BAD_TARGET,
                 f"{path_text(run.options.target)}: earlier runs had {name}={stored!r}, this one has {name}={value!r}; "
                 "say the same again, or choose another target",
             )
+    return run
 
 
 def _tasks(run: _Run, plan: IngestPlan, splits: Sequence[Split]) -> list[IngestTask]:
@@ -158,6 +165,7 @@ def _summary(
         damaged_ranges=sum(file.records for file in commit.damaged),
         damaged_bytes=sum(result.damaged_bytes for result in results),
         damaged_reasons=reasons,
+        undecoded=sum(result.undecoded for result in results),
         gaps=commit.gaps,
         seconds=seconds,
     )

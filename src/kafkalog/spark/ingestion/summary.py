@@ -23,7 +23,8 @@ class PartitionSummary:
 class IngestSummary:
     """The end of a run. `commit` is the number of what it published, None where there was nothing new.
 
-    `log_bytes` were read, `parquet_bytes` written. `damaged_ranges` were set aside, `damaged_reasons` says why.
+    `log_bytes` were read, `parquet_bytes` written. `damaged_ranges` were set aside, `damaged_reasons` says why; `undecoded`
+    values are kept as bytes in `value_raw`.
     """
 
     target: str
@@ -37,8 +38,8 @@ class IngestSummary:
     damaged_ranges: int = 0
     damaged_bytes: int = 0
     damaged_reasons: dict[str, int] = field(default_factory=dict)
+    undecoded: int = 0
     gaps: tuple[Gap, ...] = ()
-    recovered: bool = False
     dry_run: bool = False
     seconds: float = 0.0
 

@@ -32,6 +32,7 @@ from .buckets import split_by_time
 from .manifest import BEGINNING, Cursor, WrittenFile, staging_folder
 from .options import IngestOptions
 from .target import Target, open_target
+from .values import ValueColumns
 
 DAMAGED: Final = "_damaged"
 # Rows are held back until they fill a row group; all files of a task together hold at most HELD_BYTES.
@@ -96,6 +97,7 @@ class TaskResult:
     partitions: dict[TopicPartition, PartitionResult] = field(default_factory=dict)
     log_bytes: int = 0
     damaged_bytes: int = 0
+    undecoded: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
 
 
@@ -128,6 +130,9 @@ def _take_part(
         check_unchanged(store, piece)
     seen = PartitionResult()
     for batch in _read(part, store, task.options, report):
+        if writer.values is not None:
+            batch, undecoded = writer.values.decode(batch)
+            result.undecoded += undecoded
         seen.add(writer.write(part, batch))
     for piece in part.slices:
         # One that is gone by now was read to its end all the same.
@@ -211,6 +216,7 @@ class RecordWriter:
         self.folder = folder
         self.task = task
         self.stack = stack
+        self.values = ValueColumns.of(task.options)
         self.open: dict[str, _OpenFile] = {}  # by folder, least recently used first
         self.written: list[WrittenFile] = []
         self.count = 0
