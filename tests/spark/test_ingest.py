@@ -313,6 +313,34 @@ def test_a_lying_header_at_the_end_does_not_hide_what_comes_later(logs: Path, ta
     assert read_table(target) == read_logs(logs, on_damage="salvage")
 
 
+def test_damage_before_a_torn_tail_is_told_when_the_tail_is_settled(logs: Path, target: Path) -> None:
+    """Until then nobody can say where it ends; the tail must not be set aside with it."""
+    path = logs / "orders-0" / f"{100:020}.log"
+    batch = made_batch(120)
+    append(logs / "orders-0", 100, made_batch(110), batch[:50])
+    flip(path, len(made_batch(100)) + 80)
+    assert take(logs, target).damaged_ranges == 0
+    append(logs / "orders-0", 100, batch[50:])
+    assert take(logs, target).damaged_ranges == 1
+    (row,) = damaged_rows(target)
+    assert (row["position"], row["length"]) == (len(made_batch(100)), len(made_batch(110)))
+    assert read_table(target) == read_logs(logs, on_damage="salvage")
+
+
+def test_damage_that_goes_on_where_the_last_run_ended_is_told_from_there(logs: Path, target: Path) -> None:
+    path = logs / "orders-0" / f"{100:020}.log"
+    batch = len(made_batch(110))
+    append(logs / "orders-0", 100, made_batch(110))
+    flip(path, len(made_batch(100)) + 80)
+    assert take(logs, target).damaged_bytes == batch
+    append(logs / "orders-0", 100, made_batch(120), made_batch(130))
+    flip(path, len(made_batch(100)) + batch + 80)
+    assert take(logs, target).damaged_bytes == batch
+    rows = damaged_rows(target)
+    assert [row["position"] for row in rows] == [len(made_batch(100)), len(made_batch(100)) + batch]
+    assert read_table(target) == read_logs(logs, on_damage="salvage")
+
+
 def test_strict_takes_nothing_from_a_damaged_log(logs: Path, target: Path) -> None:
     flip(logs / "orders-0" / f"{0:020}.log", 80)
     with pytest.raises(SparkSourceError, match=r"KAFKALOG_CORRUPT_BATCH: .*orders-0.* reason=crc"):

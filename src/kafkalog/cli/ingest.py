@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +16,7 @@ from kafkalog.errors import UsageError
 from .escape import printable
 from .failure import CLEAN, DAMAGE
 from .manual import EXIT_CODES_TEXT
+from .spark_log import spark_log
 
 if TYPE_CHECKING:
     from kafkalog.spark.ingestion.summary import IngestSummary
@@ -153,7 +155,8 @@ def ingest(sources: tuple[str, ...], target: str, **options: Any) -> int:
         raise UsageError("--schema, --registry-prefix and --keep-raw need --value json or --value avro")
     from kafkalog.spark import ingest as run
 
-    with TaskProgress(wanted=not own["quiet"]) as progress:
+    alone = (options["master"] or "").startswith("none")
+    with nullcontext() if alone else spark_log(), TaskProgress(wanted=not own["quiet"]) as progress:
         summary = run(
             sources,
             target,

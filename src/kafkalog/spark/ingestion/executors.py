@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kafkalog.errors import UsageError
 
-from ..errors import SparkSourceError
+from ..errors import SPARK_FAILED, SparkSourceError
 from .writing import IngestTask, TaskResult, write_task
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class SparkExecutor:
                 results: list[TaskResult] = context.parallelize(tasks, len(tasks)).map(write_task).collect()
             return results
         except Exception as error:
-            raise _own_error(error) or error from error
+            raise _own_error(error) from error
         finally:
             context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
 
@@ -106,10 +106,13 @@ def _stages(tracker: Any, job: int) -> Sequence[int]:
     return () if info is None else info.stageIds
 
 
-def _own_error(error: Exception) -> SparkSourceError | None:
-    """The error of a task as it was raised there: Spark hands on its text only."""
-    found = re.search(r"(KAFKALOG_[A-Z_]+): (.*)", str(error))
-    return SparkSourceError(found[1], found[2]) if found else None
+def _own_error(error: Exception) -> SparkSourceError:
+    """The error of a task as it was raised there: Spark hands on its text only. Or that of Spark itself."""
+    text = str(error)
+    found = re.search(r"(KAFKALOG_[A-Z_]+): (.*)", text)
+    if found is not None:
+        return SparkSourceError(found[1], found[2])
+    return SparkSourceError(SPARK_FAILED, text.strip().partition("\n")[0] or type(error).__name__)
 
 
 def make_executor(spark: SparkSession | None, master: str | None, conf: Mapping[str, str]) -> Executor:
@@ -127,5 +130,7 @@ def make_executor(spark: SparkSession | None, master: str | None, conf: Mapping[
         raise UsageError(
             f"Spark is not installed ({error}): pip install 'kafkalog[spark]', or run without it: --master {WITHOUT_SPARK}"
         ) from error
-    except RuntimeError as error:
-        raise UsageError(f"{error}. Or run without Spark: --master {WITHOUT_SPARK}") from error
+    except Exception as error:
+        if type(error) is RuntimeError:  # no Java; what PySpark raises is a kind of it
+            raise UsageError(f"{error}. Or run without Spark: --master {WITHOUT_SPARK}") from error
+        raise _own_error(error) from error

@@ -9,13 +9,14 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kafkalog.errors import StorageError, path_text
+from kafkalog.format.batch import LOG_OVERHEAD
 from kafkalog.log.reading import ReadOptions
 from kafkalog.log.report import Dropped, ReadReport
 from kafkalog.segment.decode import RecordRange
@@ -140,11 +141,11 @@ def _take_part(
             check_unchanged(store, piece)
     if report.unread:  # a file that cannot be read is no damage: another run may have it
         raise StorageError(report.unread[0])
-    seen.reached = _reached(part, report)
+    seen.reached = _reached(part, store, report)
     key = (part.topic, part.partition)
     result.partitions.setdefault(key, PartitionResult()).add(seen)
     result.log_bytes += part.bytes
-    return list(_damage_rows(part, store, report, task, result))
+    return list(_damage_rows(part, store, report, seen.reached, task, result))
 
 
 def _read(part: Part, store: Store, options: IngestOptions, report: ReadReport) -> Iterator[pa.RecordBatch]:
@@ -160,11 +161,21 @@ def _read(part: Part, store: Store, options: IngestOptions, report: ReadReport) 
     return record_batches([as_partition(part, store)], schema, reading, report)
 
 
-def _reached(part: Part, report: ReadReport) -> Cursor:
-    """Where the next run goes on: behind the last slice, or before the tail that is not whole yet."""
+def _reached(part: Part, store: Store, report: ReadReport) -> Cursor:
+    """Where the next run goes on: behind the last slice, or before a tail that is not settled yet."""
     last = part.slices[-1]
     tails = [tail.position for tail in report.tails if tail.file == last.path]
+    if last.may_grow:
+        tails += [dropped.position for dropped in report.dropped if _is_unsettled(dropped, last, store)]
     return Cursor(_segment(last), min([last.stop, *tails]))
+
+
+def _is_unsettled(dropped: Dropped, last: FileSlice, store: Store) -> bool:
+    """Damage up to the end of a log that grows, whose own length does not end there: a torn tail may be part of it."""
+    if dropped.file != last.path or dropped.position + dropped.length != last.stop:
+        return False
+    front = damaged_content(store, dropped) or b""
+    return int.from_bytes(front[8:LOG_OVERHEAD], "big", signed=True) + LOG_OVERHEAD != dropped.length
 
 
 def _segment(piece: FileSlice) -> int:
@@ -172,16 +183,29 @@ def _segment(piece: FileSlice) -> int:
 
 
 def _damage_rows(
-    part: Part, store: Store, report: ReadReport, task: IngestTask, result: TaskResult
+    part: Part, store: Store, report: ReadReport, reached: Cursor, task: IngestTask, result: TaskResult
 ) -> Iterator[dict[str, Any]]:
     begin, until = task.claims[part.topic, part.partition]
     segments = {piece.path: _segment(piece) for piece in part.slices}
+    end = reached if until is None else min(reached, until)
     for dropped in report.dropped:
-        place = Cursor(segments[dropped.file], dropped.position)
-        if begin <= place and (until is None or place < until):
-            result.damaged_bytes += max(dropped.length, 0)
-            result.reasons[dropped.reason] = result.reasons.get(dropped.reason, 0) + 1
-            yield _damage_row(part, store, dropped)
+        told = _between(dropped, segments[dropped.file], begin, end)
+        if told is not None:
+            result.damaged_bytes += told.length
+            result.reasons[told.reason] = result.reasons.get(told.reason, 0) + 1
+            yield _damage_row(part, store, told)
+
+
+def _between(dropped: Dropped, segment: int, begin: Cursor, end: Cursor) -> Dropped | None:
+    """What lies between two places of a damaged range: a range may go on over the place where an earlier run has stopped."""
+    first = max(Cursor(segment, dropped.position), begin)
+    last = min(Cursor(segment, dropped.position + max(dropped.length, 0)), end)
+    if not first < last:
+        return None
+    # A place in another segment leaves that side as it is.
+    position = first.position if first.segment == segment else dropped.position
+    stop = last.position if last.segment == segment else dropped.position + dropped.length
+    return replace(dropped, position=position, length=stop - position)
 
 
 def _damage_row(part: Part, store: Store, dropped: Dropped) -> dict[str, Any]:
