@@ -14,7 +14,7 @@ def test_the_demo_shows_every_step_and_cleans_up(tmp_path: Path) -> None:
     require("pyspark")
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     done = subprocess.run(
-        [sys.executable, "-m", "kafkalog.demo"], env=environment, capture_output=True, text=True, timeout=240, check=False
+        [sys.executable, "-m", "kafkalog.demo"], env=environment, capture_output=True, text=True, timeout=280, check=False
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""

@@ -29,6 +29,7 @@ PARTITIONS = 6
 DAY_MS = 24 * 3600 * 1000
 CYCLES_PER_LOG = 8
 TASK_BYTES = "20000"
+TOLD_EVERY = 20
 CHILD = """
 import sys, tempfile
 from kafkalog.spark import ingest, session
@@ -219,8 +220,10 @@ def main() -> int:
     print(f"seed {given.seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="kafkalog-kills-") as folder:
         campaign = Campaign(Path(folder) / "campaign", given.seed)
-        campaign.run(given.kills, "none[2]")
-        campaign.run(given.spark_kills, "local[2]")
+        for master, kills in (("none[2]", given.kills), ("local[2]", given.spark_kills)):
+            for done in range(0, kills, TOLD_EVERY):
+                campaign.run(min(TOLD_EVERY, kills - done), master)
+                print(f"{campaign.tally['kills']} kills, the last ones on {master}", flush=True)
     for what, count in campaign.tally.items():
         print(f"{count:6} {what}")
     print(f"{campaign.rows:6} rows compared, 0 lost, 0 doubled, in {time.monotonic() - begin:.0f} s")

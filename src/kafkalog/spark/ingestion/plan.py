@@ -213,10 +213,14 @@ def _walk(partition: Partition, segment: Segment, source: ByteSource, offset: in
 # -- tasks -------------------------------------------------------------------------------------------------------------------
 
 
+def new_bytes(plans: Sequence[PartitionPlan]) -> int:
+    """Bytes of log that a run has to read."""
+    return sum(piece.bytes for plan in plans for piece in _slices(plan, HIGHEST))
+
+
 def cut_tasks(plans: Sequence[PartitionPlan], options: SourceOptions, cores: int, task_bytes: int | None) -> list[Split]:
     """The new parts of the partitions as splits of about equal size."""
-    total = sum(piece.bytes for plan in plans for piece in _slices(plan, HIGHEST))
-    target = task_bytes or _task_bytes(total, cores)
+    target = task_bytes or _task_bytes(new_bytes(plans), cores)
     parts = [_part(plan, piece) for plan in plans for piece in _slices(plan, target)]
     return divide(parts, target, options)
 

@@ -15,7 +15,7 @@ from ..plan import Split
 from .executors import Executor, OnProgress
 from .manifest import BEGINNING, Commit, CommitLog, Progress
 from .options import IngestOptions
-from .plan import IngestPlan, cut_tasks, plan_ingest
+from .plan import IngestPlan, cut_tasks, new_bytes, plan_ingest
 from .summary import IngestSummary, PartitionSummary
 from .target import is_within, open_target
 from .values import with_schema
@@ -26,9 +26,10 @@ OnExecutor = Callable[[], Executor]
 
 @dataclass
 class _Run:
-    """What a run knows when it begins: its name, its choices, and where the last commit left off."""
+    """What a run knows when it begins: its name, its target's, its choices, and where the last commit left off."""
 
     name: str
+    target: str
     options: IngestOptions
     before: Commit | None
 
@@ -47,11 +48,11 @@ def run_ingest(
         target = open_target(options.target)
         log = CommitLog(target)
         if dry_run:
-            run = _agreed(_Run("", options, log.latest()))
+            run = _agreed(_Run("", target.name, options, log.latest()))
             return _foreseen(run, plan_ingest(options.source_options(), run.progress), time.monotonic() - begin)
         with target.lock():
             name = f"{time.time_ns() // 1_000_000:013}-{secrets.token_hex(6)}"
-            run = _agreed(_Run(name, options, log.latest()))
+            run = _agreed(_Run(name, target.name, options, log.latest()))
             log.settle(run.before)
             return _take(run, log, make_executor, on_progress, begin)
 
@@ -60,19 +61,17 @@ def _take(run: _Run, log: CommitLog, make_executor: OnExecutor, on_progress: OnP
     source = run.options.source_options()
     plan = plan_ingest(source, run.progress)
     if not plan.partitions:
-        return IngestSummary(log.target.name, None, seconds=time.monotonic() - begin)
+        return IngestSummary(run.target, None, seconds=time.monotonic() - begin)
     run = replace(run, options=with_schema(run.options, plan.partitions))
-    # Without bytes to read there is no need of Spark: cut for one core, and see.
-    tasks = _tasks(run, plan, cut_tasks(plan.partitions, source, 1, run.options.task_bytes))
     results: list[TaskResult] = []
-    if tasks:
+    if new_bytes(plan.partitions):
         executor = make_executor()
         tasks = _tasks(run, plan, cut_tasks(plan.partitions, source, executor.cores, run.options.task_bytes))
         results = executor.run(tasks, on_progress)
     seen = _seen(plan, results)
     commit = _commit(run, plan, results, seen)
     log.publish(commit)
-    return _summary(run, log.target.name, commit, plan, results, seen, time.monotonic() - begin)
+    return _summary(run, commit, plan, results, seen, time.monotonic() - begin)
 
 
 def _check_places(options: IngestOptions) -> None:
@@ -96,7 +95,7 @@ def _agreed(run: _Run) -> _Run:
         if stored != value:
             raise SparkSourceError(
                 BAD_TARGET,
-                f"{path_text(run.options.target)}: earlier runs had {name}={stored!r}, this one has {name}={value!r}; "
+                f"{path_text(run.target)}: earlier runs had {name}={stored!r}, this one has {name}={value!r}; "
                 "say the same again, or choose another target",
             )
     return run
@@ -139,7 +138,6 @@ def _commit(
 
 def _summary(
     run: _Run,
-    target: str,
     commit: Commit,
     plan: IngestPlan,
     results: Sequence[TaskResult],
@@ -151,7 +149,7 @@ def _summary(
         for reason, count in result.reasons.items():
             reasons[reason] = reasons.get(reason, 0) + count
     return IngestSummary(
-        target,
+        run.target,
         commit.number,
         records=sum(file.records for file in commit.files),
         log_bytes=sum(result.log_bytes for result in results),
@@ -173,14 +171,11 @@ def _summary(
 
 def _foreseen(run: _Run, plan: IngestPlan, seconds: float) -> IngestSummary:
     """What a run would do, as far as names and headers tell."""
-    source = run.options.source_options()
-    splits = cut_tasks(plan.partitions, source, 1, run.options.task_bytes)
     partitions = [PartitionSummary(*each.key, each.start_offset, each.end.next_offset, -1) for each in plan.partitions]
     return IngestSummary(
-        run.options.target,
+        run.target,
         None,
-        log_bytes=sum(part.bytes for split in splits for part in split.parts),
-        tasks=len(splits),
+        log_bytes=new_bytes(plan.partitions),
         partitions=tuple(partitions),
         gaps=plan.gaps,
         dry_run=True,
