@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from kafkalog.errors import KafkaLogError, Limits
+from kafkalog.errors import KafkaLogError, Limits, path_text
 from kafkalog.format import names
 from kafkalog.format.checkpoint import decode_partition_metadata
 from kafkalog.kernels import scan
@@ -21,7 +21,7 @@ from kafkalog.segment.seek import seek_position
 from kafkalog.segment.windows import SegmentWalk
 from kafkalog.storage.store import ByteSource
 
-from ..errors import DATA_LOSS, SparkSourceError
+from ..errors import DATA_LOSS, FILE_CHANGED, STORAGE, SparkSourceError
 from ..options import Bound, SourceOptions, TopicPartition
 from ..plan import HIGHEST, FileSlice, Found, Part, Split, choose_partitions, cut, divide, offset_range, prove_entry
 from .manifest import BEGINNING, Cursor, Gap, Progress
@@ -31,6 +31,7 @@ LOGGER = logging.getLogger("kafkalog.spark")
 # Log bytes of a task: few files from a small run, large ones from a large run, all cores busy in both.
 LEAST_TASK_BYTES: Final = 32 << 20
 MOST_TASK_BYTES: Final = 256 << 20
+SWAP: Final = "swap"  # the ending of a segment that the cleaner has written and not yet put in place
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,7 @@ def _plan_partition(
     found: Found, options: SourceOptions, assigned: set[TopicPartition], before: Progress | None, gaps: list[Gap]
 ) -> PartitionPlan | None:
     partition = found.partition
+    _check_whole(partition)
     newest = _newest(partition)
     topic_id = _topic_id(partition)
     if before is not None and before.newest == newest and before.topic_id == topic_id:
@@ -127,6 +129,20 @@ def _plan_partition(
         return None
     end = end_of_log if stop == HIGHEST else replace(locate(partition, stop), next_offset=stop, is_open=False)
     return PartitionPlan(found, start, begin, end, committed, newest, end_of_log.next_offset, topic_id, generation)
+
+
+def _check_whole(partition: Partition) -> None:
+    """SparkSourceError where a segment is there but cannot be had now: a later run would pass over its records."""
+    for problem in partition.problems:
+        raise SparkSourceError(STORAGE, path_text(problem))
+    bases = {segment.base_offset for segment in partition.segments}
+    for stored in partition.leftovers:
+        if stored.kind == "log" and stored.suffix == SWAP and stored.base_offset not in bases:
+            raise SparkSourceError(
+                FILE_CHANGED,
+                f"{path_text(stored.path)}: a broker is about to put this segment in place, or died doing so; run this again, or "
+                "let a broker recover the folder first",
+            )
 
 
 def _newest(partition: Partition) -> tuple[int, int, int] | None:
