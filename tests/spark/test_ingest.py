@@ -355,6 +355,17 @@ def test_damage_that_goes_on_where_the_last_run_ended_is_told_from_there(logs: P
     assert read_table(target) == read_logs(logs, on_damage="salvage")
 
 
+def test_damage_before_a_cut_between_tasks_is_told(tmp_path: Path, target: Path) -> None:
+    batches = [made_batch(offset) for offset in range(0, 200, 10)]
+    path = write_segment(tmp_path / "logs" / "orders-0", 0, *batches, indexed=range(1, 20))
+    for number in range(1, 18, 2):
+        flip(path, sum(map(len, batches[:number])) + 11)
+    summary = take(tmp_path / "logs", target, task_bytes=300)
+    assert summary.tasks > 5
+    assert summary.damaged_bytes == sum(len(batches[number]) for number in range(1, 18, 2))
+    assert read_table(target) == read_logs(tmp_path / "logs", on_damage="salvage")
+
+
 def test_strict_takes_nothing_from_a_damaged_log(logs: Path, target: Path) -> None:
     flip(logs / "orders-0" / f"{0:020}.log", 80)
     with pytest.raises(SparkSourceError, match=r"KAFKALOG_CORRUPT_BATCH: .*orders-0.* reason=crc"):

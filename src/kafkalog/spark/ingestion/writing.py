@@ -165,7 +165,7 @@ def _reached(part: Part, store: Store, report: ReadReport) -> Cursor:
     """Where the next run goes on: behind the last slice, or before a tail that is not settled yet."""
     last = part.slices[-1]
     tails = [tail.position for tail in report.tails if tail.file == last.path]
-    if last.may_grow:
+    if last.next_base_offset is None:
         tails += [dropped.position for dropped in report.dropped if _is_unsettled(dropped, last, store)]
     return Cursor(_segment(last), min([last.stop, *tails]))
 
