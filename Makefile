@@ -11,11 +11,12 @@ DEMO_ARGS ?=
 BENCH_ARGS ?=
 DAMAGE_ARGS ?=
 FUZZ_ARGS ?=
+KILLS_ARGS ?=
 DOCS_ARGS ?=
 DOCS_MODULE ?= kafkalog.cli.docs
 SOURCES := src tests $(wildcard benchmarks)
 
-.PHONY: help venv demo test lint format bench damage fuzz docs clean
+.PHONY: help venv demo test lint format bench damage kills fuzz docs clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -32,12 +33,12 @@ $(READY): pyproject.toml constraints.txt
 	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test,lint]'
 	@touch $@
 
-# Spark and a Java for it are large, so only the tests ask for them.
+# Spark and a Java for it are large, so only the demo and the tests ask for them.
 $(SPARK_READY): $(READY)
 	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test,lint,spark,jre]'
 	@touch $@
 
-demo: $(READY)  ## what kafkalog does, shown on logs that it makes
+demo: $(SPARK_READY)  ## what kafkalog does, shown on logs that it makes
 	$(RUN) -m kafkalog.demo $(DEMO_ARGS)
 
 test: $(SPARK_READY)  ## the whole suite
@@ -56,6 +57,9 @@ bench: $(READY)  ## the benchmarks against peers; writes docs/benchmarks.md
 damage: $(READY)  ## the whole damage campaign: every bit, every cut
 	$(RUN) -m tests.damage.campaign $(DAMAGE_ARGS)
 	$(RUN) -m tests.interop.hostile
+
+kills: $(SPARK_READY)  ## 200 ingests killed at random moments, and what the next run makes of it
+	$(RUN) -m tests.spark.ingest_kills $(KILLS_ARGS)
 
 fuzz: $(READY)  ## the fuzzers
 	$(RUN) -m tests.fuzz.run $(FUZZ_ARGS)

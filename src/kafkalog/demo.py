@@ -5,6 +5,7 @@ Every command is the real one, run as a user would type it. Nothing is left behi
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import os
 import platform
@@ -19,6 +20,7 @@ from itertools import cycle
 from pathlib import Path
 
 from kafkalog import codecs
+from kafkalog.cli.spark_log import spark_log
 from kafkalog.format.control import EndTxnMarker, encode_end_txn_marker
 from kafkalog.format.names import segment_file_name
 from kafkalog.format.reference import Record, encode_batch, encode_control_batch, encode_message, encode_wrapper
@@ -27,6 +29,7 @@ FIRST_TIMESTAMP_MS = 1_767_225_600_000  # 2026-01-01
 PRODUCER_ID = 9001
 SPEED_BYTES = 100_000_000
 RECORDS_PER_BATCH = 150
+SHOP_ORDERS = 1500
 STARTS = range(0, 100 * RECORDS_PER_BATCH, RECORDS_PER_BATCH)
 
 
@@ -143,6 +146,24 @@ def order_json(number: int) -> str:
     )
 
 
+def write_shop(folder: Path, first_day: int, days: int) -> None:
+    """Two partitions of the topic shop: orders as JSON, a few hundred on each day, every day a segment."""
+    for partition in range(2):
+        for day in range(first_day, first_day + days):
+            base = day * SHOP_ORDERS
+            orders = [make_shop_order(day, base + number) for number in range(SHOP_ORDERS)]
+            few = [orders[at : at + RECORDS_PER_BATCH] for at in range(0, SHOP_ORDERS, RECORDS_PER_BATCH)]
+            entries = [encode_batch(part, leader_epoch=0, codec=codecs.ZSTD, compress=squeeze) for part in few]
+            if partition == 1 and day == 1:
+                entries[1] = entries[1][:100] + b"\xff" + entries[1][101:]  # one damaged byte
+            write_segment(folder / f"shop-{partition}", base, entries)
+
+
+def make_shop_order(day: int, number: int) -> Record:
+    time_ms = FIRST_TIMESTAMP_MS + day * 86_400_000 + number % SHOP_ORDERS * 50_000
+    return record(number, f"customer-{number % 97:02}", order_json(number), timestamp=time_ms)
+
+
 # -- the show ------------------------------------------------------------------------------------------------------------------
 
 STEPS = (
@@ -163,10 +184,6 @@ STEPS = (
     (
         "Three formats in one segment, from a cluster that was upgraded over the years; Kafka 4 no longer writes the first two.",
         "table records logs --topic legacy --columns offset,magic,codec,timestampType,key,value,headers",
-    ),
-    (
-        "The same segment as stored: one row per batch, from the headers alone; crc_valid reads the bytes and checks them.",
-        "table batches logs --topic legacy --columns position,size,magic,codec,last_offset,leader_epoch,crc_valid",
     ),
     (
         "Transactions, put together from the batches and the markers that end them.",
@@ -249,6 +266,56 @@ def timed_reads(path: Path, expected: int) -> Iterator[tuple[int, float]]:
         yield threads, best
 
 
+# -- the pipeline --------------------------------------------------------------------------------------------------------------
+
+INGEST = "ingest shop tables --value json"
+
+
+def show_pipeline(folder: Path, environment: dict[str, str]) -> None:
+    """Logs into Parquet tables, twice, and SQL over them; on Spark where it is installed."""
+    has_spark = importlib.util.find_spec("pyspark") is not None
+    where = "local[2]" if has_spark else "none"
+    write_shop(folder / "shop", 0, 2)
+    tell(
+        "The pipeline: log folders into Parquet tables. Two partitions with two days of orders, values decoded from JSON; one "
+        f"byte of one batch is damaged. {WITH_SPARK if has_spark else NO_SPARK}"
+    )
+    run_command(f"{INGEST} --master '{where}'", folder, environment)
+    tell("The damaged batch is set aside, and nothing else is lost; hence exit code 1. A day has a folder, so readers skip days:")
+    for path in sorted((folder / "tables").glob("topic=*/*/*.parquet")):
+        print(path.relative_to(folder))
+    write_shop(folder / "shop", 2, 1)
+    tell("A third day arrives. The next run takes only what is new; one after that finds nothing, and needs no Spark to see it.")
+    run_command(f"{INGEST} --master none", folder, environment)
+    run_command(f"{INGEST} --master '{where}'", folder, environment)
+    if has_spark:
+        show_sql(folder)
+
+
+WITH_SPARK = "It runs on a local Spark here, and on a cluster with --master spark://..."
+NO_SPARK = "There is no PySpark here, so threads of one process do the work; with pip install 'kafkalog[spark,jre]' a Spark does."
+
+
+def query_tables(tables: str) -> None:
+    from kafkalog.spark import session
+
+    spark = session("local[2]", **{"spark.sql.shuffle.partitions": "2", "spark.ui.showConsoleProgress": "false"})
+    spark.read.parquet(tables).createOrReplaceTempView("shop")
+    spark.sql("""
+        SELECT day, count(*) AS orders, round(sum(value.amount), 2) AS revenue
+        FROM shop GROUP BY day ORDER BY day
+    """).show()
+    spark.read.parquet(tables + "/_damaged").selectExpr("topic", "partition", "position", "length", "reason").show()
+    spark.stop()
+
+
+def show_sql(folder: Path) -> None:
+    tell("SQL over the result, and what was set aside:")
+    print(textwrap.indent(inspect.getsource(query_tables) + "\nquery_tables('tables')\n", "    "), flush=True)
+    with spark_log():
+        query_tables(str(folder / "tables"))
+
+
 def show_speed(folder: Path) -> None:
     tell(
         f"How fast? A segment of {SPEED_BYTES // 1_000_000} MB of uncompressed JSON records ({len(STARTS)} different batches, "
@@ -285,8 +352,9 @@ def main() -> int:
             run_command(arguments, folder, environment)
         print(f"{(folder / 'orders.parquet').stat().st_size} bytes of Parquet")
         show_python(folder)
+        show_pipeline(folder, environment)
         show_speed(folder)
-    print(f"\nThat took {time.monotonic() - begin:.0f} seconds, and the folder is gone again. Next: kafkalog table --help")
+    print(f"\nThat took {time.monotonic() - begin:.0f} seconds, and the folder is gone again. Next: kafkalog --help")
     return 0
 
 

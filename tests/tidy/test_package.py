@@ -43,6 +43,7 @@ def loaded_modules(statement: str) -> list[str]:
         COMMAND.format(["explain", "--help"]),
         COMMAND.format(["estimate", "--help"]),
         COMMAND.format(["ls", "--help"]),
+        COMMAND.format(["ingest", "--help"]),
     ],
 )
 def test_importing_and_asking_for_help_loads_nothing_heavy(statement: str) -> None:

@@ -20,6 +20,7 @@ from kafkalog.errors import (
     UnsupportedFormat,
     UsageError,
 )
+from kafkalog.spark.errors import SparkSourceError
 
 from .escape import printable_lines
 
@@ -40,8 +41,19 @@ EXIT_CODES = {
 SHOW_TRACEBACK = "KAFKALOG_TRACEBACK"
 
 
+# The Spark layer gives the errors of the others a code, which is all that comes out of a task.
+SPARK_EXIT_CODES = {
+    "KAFKALOG_CORRUPT_BATCH": DAMAGE,
+    "KAFKALOG_BAD_OPTION": USAGE,
+    "KAFKALOG_BAD_TARGET": USAGE,
+    "KAFKALOG_LIMIT_EXCEEDED": LIMIT,
+}
+
+
 def exit_code(error: BaseException) -> int:
     """The exit code that stands for `error`."""
+    if isinstance(error, SparkSourceError):
+        return SPARK_EXIT_CODES.get(error.code, INPUT_OUTPUT)
     if isinstance(error, KeyboardInterrupt | click.Abort):
         return INTERRUPTED
     if isinstance(error, BrokenPipeError):

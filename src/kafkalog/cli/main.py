@@ -13,6 +13,7 @@ from kafkalog import __version__
 from .estimate import estimate
 from .explain import explain
 from .failure import CLEAN, report_failure
+from .ingest import ingest
 from .ls import ls
 from .manual import EXIT_CODES_TEXT
 from .table import table
@@ -29,6 +30,7 @@ COMPLETION = "_KAFKALOG_COMPLETE"
 Examples:
   kafkalog ls /var/lib/kafka/data
   kafkalog table records /var/lib/kafka/data --topic orders --limit 10
+  kafkalog ingest /var/lib/kafka/data /lake/kafka
 
 {EXIT_CODES_TEXT}""",
 )
@@ -44,7 +46,7 @@ def kafkalog(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for command in (estimate, explain, ls, table):
+for command in (estimate, explain, ingest, ls, table):
     kafkalog.add_command(command)
 
 

@@ -2,6 +2,52 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
 from .session import java_home, session
 
-__all__ = ["java_home", "session"]
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from .ingestion.summary import IngestSummary
+
+__all__ = ["ingest", "java_home", "session"]
+
+
+def ingest(
+    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    target: str | os.PathLike[str],
+    *,
+    spark: SparkSession | None = None,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
+    dry_run: bool = False,
+    options: Mapping[str, str] | None = None,
+    value: str | None = None,
+    schema: str | None = None,
+    registry_prefix: bool = False,
+    **choices: Any,
+) -> IngestSummary:
+    """Take what is new in the logs at `source` into Parquet tables under `target`, exactly once; what was done.
+
+    It runs on `spark`, else on a session for `master` and `conf`; `master="none"` runs it on threads of this process, without
+    Spark. `options` are those of the Spark source that choose topics, offsets and times. `choices` are the other fields of
+    `ingestion.options.IngestOptions`: by, headers, metadata, isolation, on_damage, on_data_loss, codec, file_bytes, keep_raw.
+    With `value="json"` or `"avro"` values are decoded: `schema` is DDL or `df.schema.json()` (without one, that of a sample), or
+    an Avro schema; `registry_prefix` is for values with the five bytes of a schema registry in front.
+    `on_progress(done, total)` is told about tasks; `dry_run` only plans.
+    """
+    from kafkalog.payloads import PayloadSpec, normalised
+
+    from .ingestion.executors import make_executor
+    from .ingestion.options import IngestOptions
+    from .ingestion.run import nothing, run_ingest
+
+    payload = None if value is None else normalised(PayloadSpec(value, schema, registry_prefix=registry_prefix))
+    paths = [source] if isinstance(source, str | os.PathLike) else source
+    sources = tuple(os.fsdecode(path) for path in paths)
+    asked = IngestOptions(sources, os.fsdecode(target), dict(options or {}), payload=payload, **choices)
+    return run_ingest(asked, lambda: make_executor(spark, master, conf or {}), on_progress or nothing, dry_run=dry_run)

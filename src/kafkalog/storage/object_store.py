@@ -34,6 +34,12 @@ _FAILURES = (OSError, ValueError, pa.ArrowException)
 
 def store_of_uri(uri: str) -> tuple[ObjectStore, str]:
     """The store that `uri` names and the path in it; StorageError if nothing is there or it cannot be reached."""
+    filesystem, prefix, path = filesystem_of_uri(uri)
+    return _checked(ObjectStore(filesystem, prefix), prefix + path)
+
+
+def filesystem_of_uri(uri: str) -> tuple[fs.FileSystem, str, str]:
+    """The file system that `uri` names, what its paths carry in front for people to read, and the path in it."""
     try:
         # Without fragments: `#` is an ordinary character of a key.
         parts = urlsplit(uri, allow_fragments=False)
@@ -56,7 +62,7 @@ def store_of_uri(uri: str) -> tuple[ObjectStore, str]:
         raise UsageError(f"{shown}: not a usable {scheme}:// URI: {text}") from None
     host = parts.netloc.rpartition("@")[2]
     prefix = f"{scheme}://{host}" if path.startswith("/") else f"{scheme}://"
-    return _checked(ObjectStore(filesystem, prefix), prefix + path.rstrip("/"))
+    return filesystem, prefix, path.rstrip("/")
 
 
 def _without_secrets(text: str, parts: SplitResult) -> str:

@@ -1,0 +1,142 @@
+"""Avro values into Arrow, read with the schema that they were written with."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from kafkalog.errors import UsageError
+
+# What a schema registry's serializers put in front: a zero byte and the number of the schema.
+PREFIX_BYTES: Final = 5
+PRIMITIVES: Final[dict[str, pa.DataType]] = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "string": pa.string(),
+    "null": pa.null(),
+}
+LOGICAL: Final[dict[tuple[str, str], pa.DataType]] = {
+    ("int", "date"): pa.date32(),
+    ("int", "time-millis"): pa.time32("ms"),
+    ("long", "time-micros"): pa.time64("us"),
+    ("long", "timestamp-millis"): pa.timestamp("ms", tz="UTC"),
+    ("long", "timestamp-micros"): pa.timestamp("us", tz="UTC"),
+    ("long", "local-timestamp-millis"): pa.timestamp("ms"),
+    ("long", "local-timestamp-micros"): pa.timestamp("us"),
+}
+
+
+class AvroDecoder:
+    """Values of one Avro schema; with `registry_prefix` each has five bytes in front."""
+
+    def __init__(self, schema: str, *, registry_prefix: bool = False) -> None:
+        self.parsed, self.read = _prepared(schema)
+        self.type = arrow_type(self.parsed, {})
+        self.registry_prefix = registry_prefix
+
+    def decode(self, values: pa.Array) -> tuple[pa.Array, NDArray[np.bool_]]:
+        failed = np.zeros(len(values), np.bool_)
+        rows: list[Any] = [None] * len(values)
+        for row, value in enumerate(values.to_pylist()):
+            if value is not None:
+                failed[row] = not self._decode_one(value, rows, row)
+        try:
+            return pa.array(rows, self.type), failed
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+            return self._one_by_one(rows, failed)
+
+    def _decode_one(self, value: bytes, rows: list[Any], row: int) -> bool:
+        if self.registry_prefix:
+            if len(value) < PREFIX_BYTES or value[0] != 0:
+                return False
+            value = value[PREFIX_BYTES:]
+        stream = io.BytesIO(value)
+        try:
+            found = self.read(stream, self.parsed)
+        except Exception:
+            # The library lets whatever its parser runs into come out: EOFError, IndexError, UnicodeDecodeError, ...
+            return False
+        if stream.tell() != len(value):
+            return False
+        rows[row] = found
+        return True
+
+    def _one_by_one(self, rows: list[Any], failed: NDArray[np.bool_]) -> tuple[pa.Array, NDArray[np.bool_]]:
+        """Where a value fits Avro but not Arrow, such as a time beyond its range, only that one is left out."""
+        for row, value in enumerate(rows):
+            try:
+                pa.array([value], self.type)
+            except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+                rows[row], failed[row] = None, True
+        return pa.array(rows, self.type), failed
+
+
+def _prepared(schema: str) -> tuple[Any, Callable[[io.BytesIO, Any], Any]]:
+    try:
+        import fastavro
+    except ImportError:
+        raise UsageError("Avro values need fastavro: pip install 'kafkalog[avro]'") from None
+    try:
+        return fastavro.parse_schema(json.loads(schema)), fastavro.schemaless_reader
+    except (ValueError, KeyError, TypeError, fastavro.schema.SchemaParseException) as error:
+        raise UsageError(f"not an Avro schema: {type(error).__name__}: {error}") from None
+
+
+def spell_schema(schema: str) -> str:
+    try:
+        return json.dumps(json.loads(schema), sort_keys=True)
+    except ValueError as error:
+        raise UsageError(f"not an Avro schema: {error}") from None
+
+
+def arrow_type(schema: Any, named: dict[str, pa.DataType]) -> pa.DataType:
+    """The Arrow type of an Avro type; UsageError for what has none, such as a union of two types."""
+    if isinstance(schema, list):
+        return _union(schema, named)
+    if isinstance(schema, str):
+        if schema in PRIMITIVES:
+            return PRIMITIVES[schema]
+        if schema in named:
+            return named[schema]
+        raise UsageError(f"the Avro type {schema} is used inside itself, or unknown: it has no fixed columns")
+    kind = schema["type"]
+    if isinstance(kind, list | dict):
+        return arrow_type(kind, named)
+    found = _complex(schema, kind, named)
+    if "name" in schema:
+        named[schema["name"]] = found
+    return found
+
+
+def _complex(schema: dict[str, Any], kind: str, named: dict[str, pa.DataType]) -> pa.DataType:
+    logical = schema.get("logicalType", "")
+    if logical == "decimal":
+        return pa.decimal128(schema["precision"], schema.get("scale", 0))
+    if (kind, logical) in LOGICAL:
+        return LOGICAL[kind, logical]
+    if kind in ("record", "error"):
+        return pa.struct([(field["name"], arrow_type(field["type"], named)) for field in schema["fields"]])
+    if kind == "array":
+        return pa.list_(arrow_type(schema["items"], named))
+    if kind == "map":
+        return pa.map_(pa.string(), arrow_type(schema["values"], named))
+    if kind == "enum":
+        return pa.string()
+    return pa.binary() if kind == "fixed" else arrow_type(kind, named)
+
+
+def _union(branches: list[Any], named: dict[str, pa.DataType]) -> pa.DataType:
+    present = [branch for branch in branches if branch != "null"]
+    if len(present) != 1:
+        raise UsageError(f"a union of {len(present)} types has no single column: {json.dumps(branches)[:200]}")
+    return arrow_type(present[0], named)

@@ -1,0 +1,56 @@
+"""Records sorted by the day or hour of their timestamp, in UTC: the folders of a table that is partitioned by time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+NO_TIMESTAMP: Final = -1
+HOUR_MS: Final = 3_600_000
+GRAIN_MS: Final = {"day": 24 * HOUR_MS, "hour": HOUR_MS}
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+# What a date can be: the years 1 to 9999.
+FIRST_MS: Final = (datetime(1, 1, 1, tzinfo=UTC) - EPOCH) // timedelta(milliseconds=1)
+LAST_MS: Final = (datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC) - EPOCH) // timedelta(milliseconds=1)
+# How Hive spells null; readers give it back as null.
+UNKNOWN: Final = "__HIVE_DEFAULT_PARTITION__"
+_NONE: Final = -(1 << 62)
+
+
+def split_by_time(batch: pa.RecordBatch, grain: str) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The folders of the batch's records, such as `day=2026-01-31`, each with those records in order."""
+    if not batch.num_rows:
+        return
+    times = batch.column("timestamp")
+    numbers = _buckets(times, GRAIN_MS[grain])
+    if numbers[0] == numbers[-1] and (numbers == numbers[0]).all():
+        yield folder_of(int(numbers[0]), grain), batch
+        return
+    for number in np.unique(numbers).tolist():
+        rows = np.flatnonzero(numbers == number)
+        first, last = int(rows[0]), int(rows[-1])
+        whole = last - first + 1 == len(rows)
+        yield folder_of(number, grain), batch.slice(first, len(rows)) if whole else batch.take(pa.array(rows))
+
+
+def _buckets(times: pa.Array, grain_ms: int) -> NDArray[np.int64]:
+    """The number of the day or hour since 1970 of each time, `_NONE` where there is none."""
+    milliseconds = times.cast(pa.int64()).fill_null(NO_TIMESTAMP).to_numpy(zero_copy_only=False)
+    known = (milliseconds != NO_TIMESTAMP) & (milliseconds >= FIRST_MS) & (milliseconds <= LAST_MS)
+    numbers: NDArray[np.int64] = milliseconds // grain_ms
+    return numbers if known.all() else np.where(known, numbers, _NONE)
+
+
+@lru_cache(4096)
+def folder_of(number: int, grain: str) -> str:
+    if number == _NONE:
+        return f"day={UNKNOWN}/hour={UNKNOWN}" if grain == "hour" else f"day={UNKNOWN}"
+    moment = EPOCH + timedelta(milliseconds=number * GRAIN_MS[grain])
+    day = f"day={moment.year:04}-{moment.month:02}-{moment.day:02}"
+    return f"{day}/hour={moment.hour:02}" if grain == "hour" else day

@@ -1,0 +1,136 @@
+"""Who runs the tasks: a Spark cluster, or threads of this process where there is no Spark.
+
+Reading and writing let go of the interpreter lock, so threads use every core of one machine as well as Spark's workers do.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from kafkalog.errors import UsageError
+
+from ..errors import SPARK_FAILED, SparkSourceError
+from .writing import IngestTask, TaskResult, write_task
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+WITHOUT_SPARK: Final = "none"
+POLL_SECONDS: Final = 0.5
+
+OnProgress = Callable[[int, int], None]
+
+
+class Executor(Protocol):
+    """Runs tasks at once and gives back what each of them says, in any order."""
+
+    @property
+    def cores(self) -> int: ...
+
+    def run(self, tasks: Sequence[IngestTask], on_progress: OnProgress) -> list[TaskResult]: ...
+
+
+class ThreadExecutor:
+    """The cores of this machine, without Spark and without Java."""
+
+    def __init__(self, cores: int | None = None) -> None:
+        self.cores = cores or len(os.sched_getaffinity(0))
+
+    def run(self, tasks: Sequence[IngestTask], on_progress: OnProgress) -> list[TaskResult]:
+        results = []
+        with ThreadPoolExecutor(self.cores, thread_name_prefix="kafkalog") as pool:
+            waiting = [pool.submit(write_task, task) for task in tasks]
+            try:
+                for done in as_completed(waiting):
+                    results.append(done.result())
+                    on_progress(len(results), len(tasks))
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+        return results
+
+
+class SparkExecutor:
+    """A Spark session. Of the attempts that a task may need, Spark hands out the result of one."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+
+    @property
+    def cores(self) -> int:
+        return int(self.spark.sparkContext.defaultParallelism)
+
+    def run(self, tasks: Sequence[IngestTask], on_progress: OnProgress) -> list[TaskResult]:
+        context = self.spark.sparkContext
+        group = f"kafkalog-ingest-{tasks[0].run}"
+        context.setJobGroup(group, "kafkalog ingest", True)
+        try:
+            with _watched(context, group, len(tasks), on_progress):
+                results: list[TaskResult] = context.parallelize(tasks, len(tasks)).map(write_task).collect()
+            return results
+        except Exception as error:
+            raise _own_error(error) from error
+        finally:
+            context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+
+
+@contextmanager
+def _watched(context: Any, group: str, total: int, on_progress: OnProgress) -> Iterator[None]:
+    """Tell how many tasks have ended while the block runs."""
+    ended = threading.Event()
+
+    def watch() -> None:
+        tracker = context.statusTracker()
+        while not ended.wait(POLL_SECONDS):
+            stages = [tracker.getStageInfo(stage) for job in tracker.getJobIdsForGroup(group) for stage in _stages(tracker, job)]
+            on_progress(sum(stage.numCompletedTasks for stage in stages if stage is not None), total)
+
+    watcher = threading.Thread(target=watch, name="kafkalog-progress", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()
+    on_progress(total, total)
+
+
+def _stages(tracker: Any, job: int) -> Sequence[int]:
+    info = tracker.getJobInfo(job)
+    return () if info is None else info.stageIds
+
+
+def _own_error(error: Exception) -> SparkSourceError:
+    """The error of a task as it was raised there: Spark hands on its text only. Or that of Spark itself."""
+    text = str(error)
+    found = re.search(r"(KAFKALOG_[A-Z_]+): (.*)", text)
+    if found is not None:
+        return SparkSourceError(found[1], found[2])
+    return SparkSourceError(SPARK_FAILED, text.strip().partition("\n")[0] or type(error).__name__)
+
+
+def make_executor(spark: SparkSession | None, master: str | None, conf: Mapping[str, str]) -> Executor:
+    """The session given, else one of this master; without Spark for `none` or `none[2]`."""
+    if spark is not None:
+        return SparkExecutor(spark)
+    alone = re.fullmatch(r"none(?:\[([1-9][0-9]{0,3}|\*)\])?", master or "")
+    if alone:
+        return ThreadExecutor(int(alone[1]) if alone[1] not in (None, "*") else None)
+    try:
+        from ..session import session
+
+        return SparkExecutor(session(master or "local[*]", "kafkalog ingest", **conf))
+    except ImportError as error:
+        raise UsageError(
+            f"Spark is not installed ({error}): pip install 'kafkalog[spark]', or run without it: --master {WITHOUT_SPARK}"
+        ) from error
+    except Exception as error:
+        if type(error) is RuntimeError:  # no Java; what PySpark raises is a kind of it
+            raise UsageError(f"{error}. Or run without Spark: --master {WITHOUT_SPARK}") from error
+        raise _own_error(error) from error

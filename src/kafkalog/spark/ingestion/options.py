@@ -1,0 +1,118 @@
+"""What an ingest is asked for, checked before anything is read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kafkalog.payloads import PayloadSpec
+
+from ..errors import bad_option
+from ..options import ISOLATIONS, SourceOptions, parse_options
+
+GRAINS: Final = ("day", "hour")
+CODECS: Final = ("zstd", "snappy", "lz4", "gzip", "none")
+DAMAGE_RULES: Final = ("set-aside", "fail")
+LOSS_RULES: Final = ("fail", "continue")
+FILE_BYTES: Final = 256 << 20
+RECORD_COLUMNS: Final = ("key", "value", "partition", "offset", "timestamp", "timestampType")
+METADATA_COLUMNS: Final = (
+    "leader_epoch",
+    "producer_id",
+    "producer_epoch",
+    "sequence",
+    "is_transactional",
+    "codec",
+    "magic",
+    "base_offset",
+    "file",
+    "position",
+)
+# Options of the source that an ingest sets by itself, with what says the same here.
+OWN_OPTIONS: Final = {
+    "path": "the source",
+    "paths": "the sources",
+    "table": "nothing: an ingest takes records",
+    "mode": "on_damage",
+    "failondataloss": "on_data_loss",
+    "isolation": "isolation",
+    "kafka.isolation.level": "isolation",
+    "includeheaders": "headers",
+    "includemetadata": "metadata",
+    "columnnameofcorruptrecord": "nothing: damage has a table of its own",
+    "minpartitions": "nothing: tasks follow from sizes and cores",
+    "maxrecordsperpartition": "nothing: tasks follow from sizes and cores",
+    "maxpartitionbytes": "task_bytes",
+}
+
+
+@dataclass(frozen=True)
+class IngestOptions:
+    """The choices of a run; `source` are options of the Spark source: topics, offsets, times.
+
+    `payload` says how values are decoded; `keep_raw` keeps the bytes of all of them, not only of those that do not decode.
+    `by`, `headers`, `metadata`, `isolation`, `payload` and `keep_raw` belong to the target: a later run has to say the same.
+    """
+
+    sources: tuple[str, ...]
+    target: str
+    source: Mapping[str, str] = field(default_factory=dict)
+    by: str = GRAINS[0]
+    headers: bool = False
+    metadata: bool = False
+    isolation: str = ISOLATIONS[0]
+    on_damage: str = DAMAGE_RULES[0]
+    on_data_loss: str = LOSS_RULES[0]
+    codec: str = CODECS[0]
+    file_bytes: int = FILE_BYTES
+    task_bytes: int | None = None
+    payload: PayloadSpec | None = None
+    keep_raw: bool = False
+
+    def __post_init__(self) -> None:
+        for name, allowed in (
+            ("by", GRAINS),
+            ("isolation", ISOLATIONS),
+            ("on_damage", DAMAGE_RULES),
+            ("on_data_loss", LOSS_RULES),
+            ("codec", CODECS),
+        ):
+            if getattr(self, name) not in allowed:
+                raise bad_option(name, getattr(self, name), f"allowed are {', '.join(allowed)}")
+        for name in ("file_bytes", "task_bytes"):
+            size = getattr(self, name)
+            if size is not None and (not isinstance(size, int) or size < 1):
+                raise bad_option(name, size, "allowed is a whole number above 0")
+        for name, value in self.source.items():
+            if name.lower() in OWN_OPTIONS:
+                raise bad_option(name, value, f"not an option here; its place is taken by {OWN_OPTIONS[name.lower()]}")
+
+    def source_options(self) -> SourceOptions:
+        """The same for the planning of the Spark source."""
+        return parse_options(
+            {
+                **self.source,
+                "paths": json.dumps(list(self.sources)),
+                "mode": "FAILFAST" if self.on_damage == "fail" else "DROPMALFORMED",
+                "isolation": self.isolation,
+                "failOnDataLoss": str(self.on_data_loss == "fail").lower(),
+            }
+        )
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the `records` table that are stored; the topic is in the name of the folder."""
+        return (*RECORD_COLUMNS, *(["headers"] if self.headers else []), *(METADATA_COLUMNS if self.metadata else []))
+
+    def settings(self) -> dict[str, Any]:
+        """What every run on one target has to agree on."""
+        return {
+            "by": self.by,
+            "headers": self.headers,
+            "metadata": self.metadata,
+            "isolation": self.isolation,
+            "value": None if self.payload is None else self.payload.as_dict(),
+            "keep_raw": self.keep_raw,
+        }

@@ -1,0 +1,60 @@
+"""Decoded values: the column `value` becomes a struct, and `value_raw` keeps the bytes of what does not decode."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkalog.payloads import Decoder, infer_schema, make_decoder
+from kafkalog.tables.logs import Logs
+
+from .options import IngestOptions
+from .plan import PartitionPlan
+
+RAW: Final = "value_raw"
+SAMPLE_OF_PARTITION: Final = 1000
+SAMPLE: Final = 10_000
+
+
+@dataclass(frozen=True)
+class ValueColumns:
+    """Decodes the values of a batch."""
+
+    decoder: Decoder
+    keep_raw: bool
+
+    @classmethod
+    def of(cls, options: IngestOptions) -> ValueColumns | None:
+        """None where values stay bytes."""
+        return None if options.payload is None else cls(make_decoder(options.payload), options.keep_raw)
+
+    def decode(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
+        """The batch with decoded values, and how many of them did not decode."""
+        values = batch.column("value")
+        decoded, failed = self.decoder.decode(values)
+        raw = values if self.keep_raw else pc.if_else(pa.array(failed), values, pa.scalar(None, pa.binary()))
+        at = batch.schema.get_field_index("value")
+        return batch.set_column(at, "value", decoded).append_column(RAW, raw), int(failed.sum())
+
+
+def with_schema(options: IngestOptions, plans: tuple[PartitionPlan, ...]) -> IngestOptions:
+    """The options with the schema of the first values to come, where none was given."""
+    if options.payload is None or options.payload.schema is not None:
+        return options
+    parts: list[pa.Array] = []
+    for plan in plans:
+        parts.append(_first_values(plan))
+        if sum(map(len, parts)) >= SAMPLE:
+            break
+    return replace(options, payload=infer_schema(options.payload, pa.concat_arrays([pa.array([], pa.binary()), *parts])))
+
+
+def _first_values(plan: PartitionPlan) -> pa.Array:
+    partition = plan.found.partition
+    logs = Logs(partition.folder, [partition])
+    for batch in logs.read("records", ["value"], start_offset=plan.start_offset, on_damage="skip", threads=1):
+        return batch.column(0).slice(0, SAMPLE_OF_PARTITION)
+    return pa.array([], pa.binary())

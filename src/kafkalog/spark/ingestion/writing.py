@@ -1,0 +1,356 @@
+"""What a task does: read its split, sort the records by topic and day, and write them as Parquet where no reader looks yet.
+
+Files are named after their first record, as Kafka names its segments: `orders-0-00000000000000004711.parquet`. A record is in one
+file only, so the name is unique in its folder, and the same however often the task is run.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kafkalog.errors import StorageError, path_text
+from kafkalog.format.batch import LOG_OVERHEAD
+from kafkalog.log.reading import ReadOptions
+from kafkalog.log.report import Dropped, ReadReport
+from kafkalog.segment.decode import RecordRange
+from kafkalog.storage import open_store
+from kafkalog.storage.store import Store
+from kafkalog.tables.records import record_batches
+from kafkalog.tables.schemas import find_table
+
+from ..errors import coded
+from ..options import TopicPartition
+from ..slices import as_partition, check_unchanged, damaged_content
+from ..splits import FileSlice, Part, Split
+from .buckets import split_by_time
+from .manifest import BEGINNING, Cursor, WrittenFile, staging_folder
+from .options import IngestOptions
+from .target import Target, open_target
+from .values import ValueColumns
+
+DAMAGED: Final = "_damaged"
+# Rows are held back until they fill a row group; all files of a task together hold at most HELD_BYTES.
+ROW_GROUP_BYTES: Final = 64 << 20
+HELD_BYTES: Final = 192 << 20
+OPEN_FILES: Final = 100
+# Measured on 200 byte records: as fast as snappy within 15 %, and half the size; level 3 is neither.
+ZSTD_LEVEL: Final = 1
+# Dictionaries and minima of keys and values cost time and save nothing; readers prune by the others.
+DICTIONARY_COLUMNS: Final = ("partition", "timestampType", "leader_epoch", "producer_id", "producer_epoch", "codec", "file")
+STATISTICS_COLUMNS: Final = ("partition", "offset", "timestamp", "timestampType", "leader_epoch", "producer_id", "base_offset")
+DAMAGED_SCHEMA: Final = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("file", pa.string()),
+        ("position", pa.int64()),
+        ("length", pa.int64()),
+        ("reason", pa.string()),
+        ("base_offset", pa.int64()),
+        ("last_offset", pa.int64()),
+        ("bytes", pa.binary()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class IngestTask:
+    """A split, and which damage of each partition is to be told: from one cursor on, up to another."""
+
+    number: int
+    run: str
+    split: Split
+    options: IngestOptions
+    claims: dict[TopicPartition, tuple[Cursor, Cursor | None]]
+    generations: dict[TopicPartition, int]
+
+
+@dataclass
+class PartitionResult:
+    """What a task saw of a partition."""
+
+    records: int = 0
+    first_offset: int = -1
+    last_offset: int = -1
+    reached: Cursor = BEGINNING
+
+    def add(self, other: PartitionResult) -> None:
+        if other.records:
+            self.first_offset = other.first_offset if not self.records else min(self.first_offset, other.first_offset)
+            self.last_offset = max(self.last_offset, other.last_offset)
+        self.records += other.records
+        self.reached = max(self.reached, other.reached)
+
+
+@dataclass
+class TaskResult:
+    """Statistics only: the rows stay where the worker has written them."""
+
+    files: list[WrittenFile] = field(default_factory=list)
+    damaged: list[WrittenFile] = field(default_factory=list)
+    partitions: dict[TopicPartition, PartitionResult] = field(default_factory=dict)
+    log_bytes: int = 0
+    damaged_bytes: int = 0
+    undecoded: int = 0
+    reasons: dict[str, int] = field(default_factory=dict)
+
+
+def write_task(task: IngestTask) -> TaskResult:
+    """Write the files of a task. Each attempt has a folder of its own; only that of the one that wins is ever published."""
+    folder = f"{staging_folder(task.run)}/{task.number:06}-{secrets.token_hex(6)}"
+    result = TaskResult()
+    with coded():
+        target = open_target(task.options.target)
+        stores: dict[str, Store] = {}
+        damage: list[dict[str, Any]] = []
+        with ExitStack() as stack:
+            writer = RecordWriter(target, folder, task, stack)
+            for part in task.split.parts:
+                if part.root not in stores:
+                    stores[part.root] = open_store(part.root)[0]
+                damage += _take_part(part, stores[part.root], writer, task, result)
+            result.files = writer.close()
+        if damage:
+            result.damaged.append(_write_damage(damage, target, folder, task))
+    return result
+
+
+def _take_part(
+    part: Part, store: Store, writer: RecordWriter, task: IngestTask, result: TaskResult
+) -> Iterable[dict[str, Any]]:
+    """Write the records of a part; the rows of what is damaged in it."""
+    report = ReadReport()
+    for piece in part.slices:
+        check_unchanged(store, piece)
+    seen = PartitionResult()
+    for batch in _read(part, store, task.options, report):
+        if writer.values is not None:
+            batch, undecoded = writer.values.decode(batch)
+            result.undecoded += undecoded
+        seen.add(writer.write(part, batch))
+    for piece in part.slices:
+        # One that is gone by now was read to its end all the same.
+        if store.stat(piece.path) is not None:
+            check_unchanged(store, piece)
+    if report.unread:  # a file that cannot be read is no damage: another run may have it
+        raise StorageError(report.unread[0])
+    seen.reached = _reached(part, store, report)
+    key = (part.topic, part.partition)
+    result.partitions.setdefault(key, PartitionResult()).add(seen)
+    result.log_bytes += part.bytes
+    return list(_damage_rows(part, store, report, seen.reached, task, result))
+
+
+def _read(part: Part, store: Store, options: IngestOptions, report: ReadReport) -> Iterator[pa.RecordBatch]:
+    schema = find_table("records").schema(options.columns)
+    reading = ReadOptions(
+        columns=frozenset(schema.names),
+        record_range=RecordRange(part.start_offset, part.stop_offset),
+        isolation=options.isolation,
+        on_damage="strict" if options.on_damage == "fail" else "salvage",
+        threads=1,  # each core has a task
+        committed=part.committed,
+    )
+    return record_batches([as_partition(part, store)], schema, reading, report)
+
+
+def _reached(part: Part, store: Store, report: ReadReport) -> Cursor:
+    """Where the next run goes on: behind the last slice, or before a tail that is not settled yet."""
+    last = part.slices[-1]
+    tails = [tail.position for tail in report.tails if tail.file == last.path]
+    if last.next_base_offset is None:
+        tails += [dropped.position for dropped in report.dropped if _is_unsettled(dropped, last, store)]
+    return Cursor(_segment(last), min([last.stop, *tails]))
+
+
+def _is_unsettled(dropped: Dropped, last: FileSlice, store: Store) -> bool:
+    """Damage up to the end of a log that grows, whose own length does not end there: a torn tail may be part of it."""
+    if dropped.file != last.path or dropped.position + dropped.length != last.stop:
+        return False
+    front = damaged_content(store, dropped) or b""
+    return int.from_bytes(front[8:LOG_OVERHEAD], "big", signed=True) + LOG_OVERHEAD != dropped.length
+
+
+def _segment(piece: FileSlice) -> int:
+    return piece.base_offset if piece.kind == "log" else -1
+
+
+def _damage_rows(
+    part: Part, store: Store, report: ReadReport, reached: Cursor, task: IngestTask, result: TaskResult
+) -> Iterator[dict[str, Any]]:
+    begin, until = task.claims[part.topic, part.partition]
+    segments = {piece.path: _segment(piece) for piece in part.slices}
+    end = reached if until is None else min(reached, until)
+    for dropped in report.dropped:
+        told = _between(dropped, segments[dropped.file], begin, end)
+        if told is not None:
+            result.damaged_bytes += told.length
+            result.reasons[told.reason] = result.reasons.get(told.reason, 0) + 1
+            yield _damage_row(part, store, told)
+
+
+def _between(dropped: Dropped, segment: int, begin: Cursor, end: Cursor) -> Dropped | None:
+    """What lies between two places of a damaged range: a range may go on over the place where an earlier run has stopped."""
+    first = max(Cursor(segment, dropped.position), begin)
+    last = min(Cursor(segment, dropped.position + max(dropped.length, 0)), end)
+    if not first < last:
+        return None
+    # A place in another segment leaves that side as it is.
+    position = first.position if first.segment == segment else dropped.position
+    stop = last.position if last.segment == segment else dropped.position + dropped.length
+    return replace(dropped, position=position, length=stop - position)
+
+
+def _damage_row(part: Part, store: Store, dropped: Dropped) -> dict[str, Any]:
+    return {
+        "topic": path_text(part.topic),
+        "partition": part.partition,
+        "file": path_text(dropped.file),
+        "position": dropped.position,
+        "length": dropped.length,
+        "reason": dropped.reason,
+        "base_offset": dropped.base_offset,
+        "last_offset": dropped.last_offset,
+        "bytes": damaged_content(store, dropped),
+    }
+
+
+def _write_damage(rows: list[dict[str, Any]], target: Target, folder: str, task: IngestTask) -> WrittenFile:
+    staged = f"{folder}/damaged.parquet"
+    with target.output(staged) as file, pq.ParquetWriter(file, DAMAGED_SCHEMA, compression="zstd") as writer:
+        writer.write_table(pa.Table.from_pylist(rows, DAMAGED_SCHEMA))
+    return WrittenFile(f"{DAMAGED}/{task.run}-{task.number:06}.parquet", staged, len(rows), target.size(staged) or 0)
+
+
+# -- files -------------------------------------------------------------------------------------------------------------------
+
+
+class RecordWriter:
+    """The Parquet files of a task, one at a time for each topic and day."""
+
+    def __init__(self, target: Target, folder: str, task: IngestTask, stack: ExitStack) -> None:
+        self.target = target
+        self.folder = folder
+        self.task = task
+        self.stack = stack
+        self.values = ValueColumns.of(task.options)
+        self.open: dict[str, _OpenFile] = {}  # by folder, least recently used first
+        self.written: list[WrittenFile] = []
+        self.count = 0
+        self.held = 0
+
+    def write(self, part: Part, batch: pa.RecordBatch) -> PartitionResult:
+        """Write records of a part; which offsets they have."""
+        for path, rows in split_by_time(batch, self.task.options.by):
+            self._add(part, f"topic={escaped(part.topic)}/{path}", rows)
+        offsets = batch.column("offset")
+        if not len(offsets):
+            return PartitionResult()
+        return PartitionResult(len(offsets), offsets[0].as_py(), offsets[-1].as_py())
+
+    def _add(self, part: Part, path: str, rows: pa.RecordBatch) -> None:
+        file = self.open.pop(path, None) or self._begin(part, path, rows)
+        self.open[path] = file
+        self.held += file.add(part, rows)
+        if file.held >= ROW_GROUP_BYTES:
+            self.held -= file.flush()
+        while self.held > HELD_BYTES:
+            self.held -= max(self.open.values(), key=lambda each: each.held).flush()
+        if file.size >= self.task.options.file_bytes:
+            self._finish(path)
+        elif len(self.open) > OPEN_FILES:
+            self._finish(next(iter(self.open)))
+
+    def _begin(self, part: Part, path: str, rows: pa.RecordBatch) -> _OpenFile:
+        first = rows.column("offset")[0].as_py()
+        generation = self.task.generations.get((part.topic, part.partition), 0)
+        again = f"-{generation}" if generation else ""
+        name = f"{visible(part.topic)}-{part.partition}{again}-{first:020}.parquet"
+        staged = f"{self.folder}/{self.count:06}.parquet"
+        self.count += 1
+        return _OpenFile(self.target, f"{path}/{name}", staged, rows.schema, self.task.options.codec, self.stack)
+
+    def _finish(self, path: str) -> None:
+        file = self.open.pop(path)
+        self.held -= file.held
+        self.written.append(file.finish())
+
+    def close(self) -> list[WrittenFile]:
+        for path in list(self.open):
+            self._finish(path)
+        return self.written
+
+
+class _OpenFile:
+    def __init__(self, target: Target, path: str, staged: str, schema: pa.Schema, codec: str, stack: ExitStack) -> None:
+        self.target = target
+        self.path = path
+        self.staged = staged
+        self.batches: list[pa.RecordBatch] = []
+        self.held = 0
+        self.records = 0
+        self.offsets: dict[str, tuple[int, int]] = {}
+        # Closed by the stack after an error, and before it by finish(): Arrow must not write to a file that is gone.
+        self.closing = stack.enter_context(ExitStack())
+        self.file = self.closing.enter_context(target.output(staged))
+        self.writer = self.closing.enter_context(parquet_writer(self.file, schema, codec))
+
+    @property
+    def size(self) -> int:
+        return int(self.file.tell())
+
+    def add(self, part: Part, rows: pa.RecordBatch) -> int:
+        """Bytes that are held back from now on."""
+        self.batches.append(rows)
+        self.held += rows.nbytes
+        self.records += rows.num_rows
+        first, last = rows.column("offset")[0].as_py(), rows.column("offset")[-1].as_py()
+        before = self.offsets.get(str(part.partition), (first, last))
+        self.offsets[str(part.partition)] = (min(before[0], first), max(before[1], last))
+        return int(rows.nbytes)
+
+    def flush(self) -> int:
+        """Write what is held as a row group; the bytes let go."""
+        held = self.held
+        if self.batches:
+            self.writer.write_table(pa.Table.from_batches(self.batches), row_group_size=1 << 30)
+        self.batches, self.held = [], 0
+        return held
+
+    def finish(self) -> WrittenFile:
+        self.flush()
+        self.closing.close()
+        return WrittenFile(self.path, self.staged, self.records, self.target.size(self.staged) or 0, self.offsets)
+
+
+def parquet_writer(file: Any, schema: pa.Schema, codec: str) -> pq.ParquetWriter:
+    columns = schema.names
+    return pq.ParquetWriter(
+        file,
+        schema,
+        compression=codec,
+        compression_level=ZSTD_LEVEL if codec == "zstd" else None,
+        use_dictionary=[name for name in columns if name in DICTIONARY_COLUMNS],
+        write_statistics=[name for name in columns if name in STATISTICS_COLUMNS],
+    )
+
+
+_ESCAPED: Final = frozenset("\"#%'*/:=?\\{}[]^\x7f") | {chr(code) for code in range(0x20)}
+
+
+def escaped(topic: str) -> str:
+    """A topic as the value in the name of a partition folder, spelled as Hive and Spark do."""
+    return "".join(f"%{ord(letter):02X}" if letter in _ESCAPED else letter for letter in path_text(topic))
+
+
+def visible(topic: str) -> str:
+    """The same for the name of a file: readers pass over what begins with `_` or `.`."""
+    text = escaped(topic)
+    return f"%{ord(text[0]):02X}{text[1:]}" if text[0] in "_." else text

@@ -1,0 +1,86 @@
+"""`kafkalog ingest` as a user types it, on threads."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kafkalog.cli import ingest as command
+from kafkalog.payloads import FORMATS
+from kafkalog.spark.ingestion import options
+from kafkalog.spark.options import ISOLATIONS
+from tests.cli.runner import Run, batch_of, run_on_terminal, write_topic
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    write_topic(tmp_path / "logs", "orders-0", batch_of(b'{"id":1}', b"two"), batch_of(b'{"id":3}', base_offset=2))
+    write_topic(tmp_path / "logs", "payments-0", batch_of(b"x"))
+    return tmp_path / "logs"
+
+
+def test_the_choices_of_the_help_are_those_of_the_pipeline() -> None:
+    assert (command.GRAINS, command.CODECS, command.ISOLATIONS) == (options.GRAINS, options.CODECS, ISOLATIONS)
+    assert (command.DAMAGE_RULES, command.LOSS_RULES, command.PAYLOADS) == (options.DAMAGE_RULES, options.LOSS_RULES, FORMATS)
+    assert options.FILE_BYTES == 256 * command.MEBIBYTE
+
+
+def test_a_run_ends_with_a_summary_and_a_second_one_with_nothing_new(run: Run, source: Path, tmp_path: Path) -> None:
+    first = run("ingest", source, tmp_path / "tables", "--master", "none", "--topic", "orders")
+    assert first.code == 0, first.errors
+    assert first.text.startswith(f"commit 1 of {tmp_path / 'tables'}: 3 records of 1 partitions, ")
+    assert "  orders-0: offsets 0 to 3  3 records\n" in first.text
+    assert "records/s" in first.text
+    again = run("ingest", source, tmp_path / "tables", "--master", "none", "--topic", "orders")
+    assert (again.code, again.text) == (0, f"nothing new for {tmp_path / 'tables'}\n")
+
+
+def test_the_summary_as_json(run: Run, source: Path, tmp_path: Path) -> None:
+    ended = run("ingest", source, tmp_path / "tables", "--master", "none", "--json", "--value", "json")
+    found = json.loads(ended.text)
+    assert (found["records"], found["files"], found["undecoded"]) == (4, 2, 2)
+    assert found["partitions"][0] == {"topic": "orders", "partition": 0, "start_offset": 0, "stop_offset": 3, "records": 3}
+
+
+def test_damage_is_told_with_its_exit_code(run: Run, source: Path, tmp_path: Path) -> None:
+    path = source / "orders-0" / f"{0:020}.log"
+    path.write_bytes(path.read_bytes()[:70] + b"\xff" + path.read_bytes()[71:])
+    ended = run("ingest", source, tmp_path / "tables", "--master", "none")
+    assert ended.code == 1
+    assert "set aside in _damaged: 1 ranges" in ended.text
+    strict = run("ingest", source, tmp_path / "strict", "--master", "none", "--on-damage", "fail")
+    assert (strict.code, strict.text) == (1, "")
+    assert "KAFKALOG_CORRUPT_BATCH" in strict.errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["--option", "startingOffsets"], 2, "'startingOffsets' is no NAME=VALUE"),
+        (["--option", "startingOfsets=1"], 2, "did you mean startingOffsets"),
+        (["--topic", "nope"], 2, "no topic 'nope' here; there are: orders, payments"),
+        (["--keep-raw"], 2, "need --value json or --value avro"),
+        (["--value", "avro"], 2, "Avro needs the schema"),
+    ],
+)
+def test_a_mistake_gets_an_answer(run: Run, source: Path, tmp_path: Path, arguments: list[str], code: int, message: str) -> None:
+    ended = run("ingest", source, tmp_path / "tables", "--master", "none", *arguments)
+    assert ended.code == code
+    assert message in ended.errors
+
+
+def test_places_that_cannot_be_used_are_named(run: Run, source: Path, tmp_path: Path) -> None:
+    assert run("ingest", tmp_path / "nope", tmp_path / "tables", "--master", "none").code == 4
+    (tmp_path / "file").write_text("")
+    ended = run("ingest", source, tmp_path / "file", "--master", "none")
+    assert ended.code == 4
+    assert f"{tmp_path / 'file'}" in ended.errors
+    (tmp_path / "empty").mkdir()
+    assert "no Kafka log here" in run("ingest", tmp_path / "empty", tmp_path / "tables", "--master", "none").errors
+
+
+def test_progress_counts_tasks_on_a_terminal_and_is_gone_at_the_end(source: Path, tmp_path: Path) -> None:
+    shown = run_on_terminal("ingest", source, tmp_path / "tables", "--master", "none").text
+    assert "ingest: 1 of 1 tasks\r\x1b[K" in shown
