@@ -10,6 +10,7 @@ import click
 
 from kafkalog import __version__
 
+from .dump import dump
 from .failure import CLEAN, report_failure
 from .manual import EXIT_CODES_TEXT
 from .table import table
@@ -41,6 +42,7 @@ def kafkalog(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
+kafkalog.add_command(dump)
 kafkalog.add_command(table)
 
 

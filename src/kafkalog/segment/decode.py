@@ -107,6 +107,12 @@ class RecordDecoder:
         decoded.problems.sort(key=lambda problem: problem.entry)
         return decoded
 
+    def keep(self, group: RecordColumns, decoded: DecodedWindow) -> None:
+        """Take what leaves of a decoded group; its window and arena are used again afterwards."""
+        if group.rows:
+            group.gather(self.columns)
+            decoded.groups.append(group)
+
     def _without(self, bad: NDArray[np.int64], chosen: NDArray[np.int64], decoded: DecodedWindow) -> NDArray[np.int64]:
         """What is left to decode when the checksums of `bad` do not fit."""
         for entry in bad[:1] if self.stop_at_problem else bad:
@@ -285,9 +291,7 @@ class _Work:
         except (MemoryError, pa.ArrowMemoryError) as error:
             raise LimitExceeded("memory-limit", **entry_place(self.window, int(payloads[kernel.ENTRY, 0]))) from error
         self._decode(group)
-        if group.rows:
-            group.gather(self.decoder.columns)
-            self.decoded.groups.append(group)
+        self.decoder.keep(group, self.decoded)
 
     def _decode(self, group: RecordColumns) -> None:
         first = 0
