@@ -298,9 +298,14 @@ def _put_batch_line(out: Bytes, at: Int, words: Bytes, starts: Ints, fields: Int
 @inline
 def _sequence(base_sequence: Int, delta: Int) -> Int:
     """The sequence number `delta` after the first one, as Kafka's 32-bit arithmetic has it (`format.sequence`)."""
-    if delta < 0:
-        return ((base_sequence + delta) & 0xFFFFFFFF) - 0x80000000
-    return (base_sequence + delta) & MAX_SEQUENCE
+    if base_sequence > _as_int32(MAX_SEQUENCE - delta):
+        return _as_int32(delta - (MAX_SEQUENCE - base_sequence) - 1)
+    return _as_int32(base_sequence + delta)
+
+
+@inline
+def _as_int32(value: Int) -> Int:
+    return ((value + 0x80000000) & 0xFFFFFFFF) - 0x80000000
 
 
 @inline

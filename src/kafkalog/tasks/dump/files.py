@@ -14,7 +14,7 @@ from .indexes import IndexDump
 from .old_style import OldSegmentDump, old_index_lines
 from .options import OLD_STYLE, DumpOptions
 from .segment import SegmentDump
-from .snapshot import snapshot_lines
+from .snapshot import find_snapshot_problem, snapshot_lines
 
 SNAPSHOT_BYTES = 1 << 30
 TEXT_BYTES = 1 << 16
@@ -100,10 +100,11 @@ class Dump:
 
     def _snapshot(self, store: Store, path: str) -> Iterator[str]:
         data = store.read_small(path, SNAPSHOT_BYTES)
-        try:
+        problem = find_snapshot_problem(data)
+        if problem is None:
             yield from snapshot_lines(data)
-        except UnsupportedFormat as error:  # the one kind of damage that DumpLogSegments goes on after
-            self.warnings.append(f"{path_text(path)}: {error.reason}: {error.detail or f'found {error.found}'}")
+        else:
+            self.warnings.append(problem)  # the one kind of damage that DumpLogSegments goes on after
 
 
 def _base_offset(store: Store, path: str) -> int:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from kafkalog.errors import CorruptBatch, StorageError, UnsupportedFormat
+from kafkalog.errors import CorruptBatch, Limits, StorageError, UnsupportedFormat
 from kafkalog.format import batch, index, message
 from kafkalog.kernels import scan
+from kafkalog.segment.windows import SegmentWalk
 from kafkalog.storage.store import ByteSource, Store
 
 from .findings import Findings
@@ -22,15 +22,21 @@ from .place import Place
 INDEX_BYTES = 256 << 20  # no index that Kafka wrote comes near it
 # Kafka looks into the last 8 KiB of an index first. Where entries are in no order (a zero tail) that decides what it finds.
 WARM_BYTES = 8192
+TXN_ENTRY = np.dtype([("version", "i1"), ("unread", "i1"), *index.TXN_INDEX_ENTRY.descr[1:]])
 FRONT_BYTES = batch.LAST_OFFSET_DELTA_POSITION + 4
 
 
-@dataclass(frozen=True)
-class Headers:
-    """Position and last offset of every entry from some position of a log on."""
+@dataclass
+class Walk:
+    """Position and last offset of every entry from some position of a log on, and what Kafka's reader throws at their end."""
 
-    positions: list[int]
-    last_offsets: list[int]
+    positions: list[int] = field(default_factory=list)
+    last_offsets: list[int] = field(default_factory=list)
+    problem: CorruptBatch | None = None
+
+    def find_row(self, position: int) -> int | None:
+        row = bisect_left(self.positions, position)
+        return row if row < len(self.positions) and self.positions[row] == position else None
 
 
 class SegmentLog:
@@ -38,6 +44,7 @@ class SegmentLog:
 
     def __init__(self, source: ByteSource) -> None:
         self.source = source
+        self.walks: list[Walk] = []
 
     def last_offset_at(self, position: int, stop: int) -> int:
         """The last offset of the entry at `position`; CorruptBatch where none ends before `stop`: Kafka's tool dies of it."""
@@ -46,25 +53,47 @@ class SegmentLog:
             raise self._corrupt(position, "the index names this position, and no whole entry begins there")
         return self._last_offset(position)
 
-    def headers_from(self, position: int) -> Headers:
-        """The entries from `position` on."""
-        found = self._all
-        row = bisect_left(found.positions, position)
-        if row < len(found.positions) and found.positions[row] == position:
-            return Headers(found.positions[row:], found.last_offsets[row:])
-        return self._walk(position)
+    def find_entry(self, position: int, offset: int) -> tuple[int, int] | None:
+        """(position, last offset) of the first entry from `position` on that reaches `offset`.
 
-    @cached_property
-    def _all(self) -> Headers:
-        return self._walk(0)
+        CorruptBatch if the log behind `position` is damaged anywhere: Kafka's tool reads all of it first.
+        """
+        walk, row = self._walk_from(position)
+        if walk.problem is not None:
+            raise walk.problem
+        for each in range(row, len(walk.positions)):
+            if walk.last_offsets[each] >= offset:
+                return walk.positions[each], walk.last_offsets[each]
+        return None
 
-    def _walk(self, position: int) -> Headers:
-        found = Headers([], [])
-        while (size := self._entry_size(position, self.source.size)) is not None:
-            found.positions.append(position)
-            found.last_offsets.append(self._last_offset(position))
-            position += size
-        return found
+    def _walk_from(self, position: int) -> tuple[Walk, int]:
+        """A walk that comes by `position`, and the row where it does; each part of a log is walked once."""
+        if not self.walks:
+            self.walks.append(self._walk(0))
+        for walk in self.walks:
+            row = walk.find_row(position)
+            if row is not None:
+                return walk, row
+        self.walks.append(self._walk(position))
+        return self.walks[-1], 0
+
+    def _walk(self, position: int) -> Walk:
+        walk = Walk()
+        try:
+            while True:
+                headers = SegmentWalk(self.source, position, self.source.size, Limits())
+                for fields in headers.headers():
+                    walk.positions += fields[scan.POSITION].tolist()
+                    walk.last_offsets += fields[scan.LAST_OFFSET].tolist()
+                size = self._entry_size(headers.position, self.source.size)
+                if size is None:
+                    return walk
+                walk.positions.append(headers.position)  # an entry that only Kafka takes for one
+                walk.last_offsets.append(self._last_offset(headers.position))
+                position = headers.position + size
+        except CorruptBatch as error:
+            walk.problem = error
+            return walk
 
     def _entry_size(self, position: int, stop: int) -> int | None:
         """The whole size of the entry there, None where Kafka's reader ends the file."""
@@ -154,27 +183,31 @@ class IndexDump:
         for number, (timestamp, offset) in enumerate(entries):
             if number and offset == self.base_offset:
                 return
-            self._check_timestamp(timestamp, offset, previous, log.headers_from(_look_up(positions, offset)), log)
+            self._check_timestamp(timestamp, offset, previous, log, _look_up(positions, offset))
             if not self.options.verify_index_only:
                 yield f"timestamp: {timestamp} offset: {offset}\n"
             previous = timestamp
 
-    def _check_timestamp(self, timestamp: int, offset: int, previous: int, headers: Headers, log: SegmentLog) -> None:
-        row = next((row for row, last in enumerate(headers.last_offsets) if last >= offset), None)
-        if row is None or headers.last_offsets[row] != offset:
-            found = -1 if row is None else headers.last_offsets[row]
+    def _check_timestamp(self, timestamp: int, offset: int, previous: int, log: SegmentLog, start: int) -> None:
+        position, found = log.find_entry(start, offset) or (-1, -1)
+        if found != offset or position < 0:
             self.findings.offsets_not_found.setdefault(self.path, []).append((offset, found))
             return
-        stored = log.max_timestamp_at(headers.positions[row])
+        stored = log.max_timestamp_at(position)
         if stored != timestamp:
             self.findings.timestamp_mismatches.setdefault(self.path, []).append((timestamp, stored))
         if previous >= timestamp:
             self.findings.disordered_timestamps.setdefault(self.path, []).append((timestamp, previous))
 
     def txn_index(self) -> Iterator[str]:
-        """The lines of a .txnindex."""
-        for entry in index.read_txn_index(self.read()).tolist():
-            version, producer_id, first_offset, last_offset, last_stable_offset = entry
+        """The lines of a .txnindex. Of the version Kafka looks at the first byte only, and dies of one above 0."""
+        data = self.read()
+        stored = np.frombuffer(data, TXN_ENTRY, len(data) // TXN_ENTRY.itemsize)
+        newer = np.flatnonzero(stored["version"] > index.TXN_INDEX_VERSION)
+        if len(newer):
+            position, version = int(newer[0]) * TXN_ENTRY.itemsize, int(stored["version"][newer[0]])
+            raise UnsupportedFormat("version", file=self.path, position=position, expected=index.TXN_INDEX_VERSION, found=version)
+        for version, _, producer_id, first_offset, last_offset, last_stable_offset in stored.tolist():
             yield (
                 f"version: {version} producerId: {producer_id} firstOffset: {first_offset} lastOffset: {last_offset} "
                 f"lastStableOffset: {last_stable_offset}\n"

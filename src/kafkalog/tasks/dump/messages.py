@@ -60,25 +60,38 @@ class Message:
         (timestamp,) = _INT64.unpack_from(self.stored, message.TIMESTAMP_POSITION)
         return int(timestamp)
 
-    def content(self) -> tuple[bytes | None, bytes | None, int, int]:
-        """Key, value, and the sizes that are stored for them: any negative one means null."""
-        position = message.KEY_LENGTH_POSITION_V0 if self.magic == 0 else message.KEY_LENGTH_POSITION_V1
-        key, position, key_size = self._sized(position)
-        value, _, value_size = self._sized(position)
-        return key, value, key_size, value_size
+    def sizes(self) -> tuple[int, int]:
+        """The stored sizes of key and value; any negative one means null."""
+        key_size = self._size_at(self._key_size_position)
+        return key_size, self._size_at(self._value_size_position(key_size))
 
-    def _sized(self, position: int) -> tuple[bytes | None, int, int]:
-        start = position + 4
-        if start > len(self.stored):
+    def content(self) -> tuple[bytes | None, bytes | None]:
+        """Key and value."""
+        key_size, value_size = self.sizes()
+        key = self._take(self._key_size_position + 4, key_size)
+        return key, self._take(self._value_size_position(key_size) + 4, value_size)
+
+    @property
+    def _key_size_position(self) -> int:
+        return message.KEY_LENGTH_POSITION_V0 if self.magic == 0 else message.KEY_LENGTH_POSITION_V1
+
+    def _value_size_position(self, key_size: int) -> int:
+        return self._key_size_position + 4 + max(key_size, 0)
+
+    def _size_at(self, position: int) -> int:
+        if position + 4 > len(self.stored):
             raise self.place.corrupt("record-structure", detail="the message ends before its value")
         (size,) = _INT32.unpack_from(self.stored, position)
+        return int(size)
+
+    def _take(self, start: int, size: int) -> bytes | None:
         if size > len(self.stored) - start:
             raise self.place.corrupt("record-structure", detail=f"a key or value of {size} bytes does not fit its message")
-        return (None if size < 0 else self.stored[start : start + size]), start + max(size, 0), size
+        return None if size < 0 else self.stored[start : start + size]
 
     def inner(self) -> list[Message]:
         """The messages of a compressed one, at least one."""
-        _, value, _, _ = self.content()
+        _, value = self.content()
         if value is None:
             raise self.place.corrupt("record-structure", detail="a compressed message without a value")
         inner = list(self._inner(self.place.decompress(self.codec, value, self.magic)))
@@ -96,10 +109,7 @@ class Message:
             stop = position + batch.LOG_OVERHEAD + size
             if stop > len(content):
                 return
-            one = Message(self.place, content[position:stop])
-            if one.codec:
-                raise self.place.corrupt("nested")
-            yield one
+            yield Message(self.place, content[position:stop])
             position = stop
 
     def base_of_set(self, last_inner: int) -> int:

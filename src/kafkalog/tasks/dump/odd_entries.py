@@ -1,8 +1,8 @@
 """One entry in plain Python, taken as Kafka's own iterators take it: for what our decoder refuses and theirs prints, in part
 or in whole, before it dies.
 
-Kafka's dump checks no checksum before it reads, believes any magic of 2 or above to be a batch, and shows every record before
-the first one that it cannot read.
+Kafka's dump checks no checksum before it reads, believes any magic of 2 or above to be a batch, and shows every record of an
+uncompressed batch before the first one that it cannot read.
 """
 
 from __future__ import annotations
@@ -85,8 +85,6 @@ class OddEntry:
 
     def _front(self) -> str:
         if not self.is_batch:
-            if self.magic not in (0, 1):
-                raise self.place.corrupt("record-structure", detail=f"magic {self.magic}")
             return f"offset: {self._message.offset}"
         base_offset, _, leader_epoch, *_, producer_id, producer_epoch, base_sequence, count = self.header
         delta, base_timestamp = self.header[6:8]
@@ -100,6 +98,8 @@ class OddEntry:
         )
 
     def _rest_of_line(self) -> str:
+        if self.magic < 0:
+            raise self.place.corrupt("magic", expected="0 or above", found=self.magic)
         codec = self.attributes & batch.CODEC_MASK
         if codec >= len(batch.CODEC_NAMES):
             raise self.place.corrupt("codec-unknown", found=codec)
@@ -124,6 +124,8 @@ class OddEntry:
     def records(self, offsets: list[int]) -> Iterator[DumpedRecord]:
         """The records up to the first one that cannot be read; their offsets go to `offsets` as they come."""
         source = self._batch_records() if self.is_batch else self._message_records()
+        if self.is_batch and self.attributes & batch.CODEC_MASK:
+            source = iter(list(source))  # Kafka reads all of a compressed batch before it hands out the first record
         for record in source:
             offsets.append(record.offset)
             yield record
@@ -143,9 +145,9 @@ class OddEntry:
             if position == len(payload):
                 raise self.place.corrupt("record-structure", detail=f"{count} records are declared, {number} are there")
             record, position = self._batch_record(payload, position)
+            if number == count - 1 and position != len(payload):  # looked at before the last record is handed out
+                raise self.place.corrupt("record-structure", detail=f"{len(payload) - position} bytes follow the last record")
             yield record
-        if position != len(payload):
-            raise self.place.corrupt("record-structure", detail=f"{len(payload) - position} bytes follow the last record")
 
     def _batch_record(self, payload: bytes, position: int) -> tuple[DumpedRecord, int]:
         base_offset, *_, base_timestamp, max_timestamp, _, _, base_sequence, _ = self.header
@@ -186,6 +188,8 @@ class OddEntry:
         base = outer.base_of_set(inner[-1].offset)
         append_time = outer.timestamp if self.timestamp_type == batch.LOG_APPEND_TIME_TYPE else None
         for each in inner:
+            if each.codec:
+                raise self.place.corrupt("nested")
             yield _message_record(each, _as_int64(base + each.offset), append_time)
 
 
@@ -194,9 +198,17 @@ def _flag(value: object) -> str:
 
 
 def _message_record(each: Message, offset: int, append_time: int | None) -> DumpedRecord:
-    key, value, key_size, value_size = each.content()
+    key_size, value_size = each.sizes()
+    try:
+        key, value = each.content()
+        problem = None
+    except CorruptBatch as error:  # Kafka's tool dies of it only when it prints them
+        key = value = None
+        problem = error
     timestamp = each.timestamp if append_time is None or each.magic == 0 else append_time
-    return DumpedRecord(offset, timestamp, key_size, value_size, key, value, crc=each.crc, is_valid=each.is_valid)
+    return DumpedRecord(
+        offset, timestamp, key_size, value_size, key, value, crc=each.crc, is_valid=each.is_valid, problem=problem
+    )
 
 
 def _sized(payload: bytes, position: int, stop: int) -> tuple[bytes | None, int]:

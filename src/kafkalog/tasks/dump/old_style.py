@@ -89,7 +89,10 @@ class OldSegmentDump:
             return
         inner = stored.inner()
         base = stored.base_of_set(inner[-1].offset)
-        yield from ((one, base + one.offset) for one in inner)
+        for one in inner:
+            if one.codec:
+                raise one.place.corrupt("nested")
+            yield one, base + one.offset
 
     def _note_gap(self, one: Message, offset: int) -> None:
         if self.last_offset != -1 and not one.codec and offset != self.last_offset + 1:
@@ -97,7 +100,7 @@ class OldSegmentDump:
         self.last_offset = offset
 
     def _line(self, one: Message, offset: int, position: int) -> str:
-        key, value, key_size, value_size = one.content()
+        (key_size, value_size), (key, value) = one.sizes(), one.content()
         if one.codec >= len(CODEC_NAMES):
             raise one.place.corrupt("codec-unknown", found=one.codec)
         text = (

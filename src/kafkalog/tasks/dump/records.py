@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from kafkalog.errors import CorruptBatch
 from kafkalog.format.text import decode_utf8
 from kafkalog.payloads.control import control_text
 
@@ -27,6 +28,7 @@ class DumpedRecord:
     header_keys: tuple[bytes, ...] = ()
     crc: int | None = None
     is_valid: bool = True
+    problem: CorruptBatch | None = None  # what is wrong with the key or the value of a v0 or v1 message
 
 
 def record_line(record: DumpedRecord, timestamp_type: int, is_control: bool, options: DumpOptions) -> Iterator[str]:
@@ -48,6 +50,8 @@ def _metadata(record: DumpedRecord, label: str) -> str:
 
 
 def _contents(record: DumpedRecord, options: DumpOptions) -> Iterator[str]:
+    if record.problem is not None:
+        raise record.problem
     if options.contents is not None:
         key, value = options.contents(record.offset, record.key, record.value)
     else:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkalog.errors import CorruptBatch, KafkaLogError, Limits
+from kafkalog.errors import CorruptBatch, KafkaLogError, LimitExceeded, Limits
 from kafkalog.format import batch, message
 from kafkalog.kernels import decode as decode_kernel
 from kafkalog.kernels import lines as kernel
@@ -89,6 +89,8 @@ class SegmentDump:
             for window in walk.windows(self.buffers):
                 self.position = window.position + len(window.data)
                 yield from _cut(window)
+            if isinstance(walk.problem, LimitExceeded):
+                raise walk.problem
             odd = self._odd_entry()
             if odd is None:
                 return
