@@ -56,6 +56,7 @@ bench: $(READY)  ## the benchmarks against peers; writes docs/benchmarks.md
 damage: $(READY)  ## the whole damage campaign: every bit, every cut
 	$(RUN) -m tests.damage.campaign $(DAMAGE_ARGS)
 	$(RUN) -m tests.interop.hostile
+	$(RUN) -m tests.interop.tools.dump_campaign
 
 fuzz: $(READY)  ## the fuzzers
 	$(RUN) -m tests.fuzz.run $(FUZZ_ARGS)

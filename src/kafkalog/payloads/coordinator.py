@@ -1,7 +1,7 @@
 """The records of coordinators: `__consumer_offsets`, `__transaction_state`, `__share_group_state`.
 
-    key   := type int16, message             the type says which message key and value hold; keys are never flexible
-    value := version int16, message          null: whatever the key names is gone
+key   := type int16, message             the type says which message key and value hold; keys are never flexible
+value := version int16, message          null: whatever the key names is gone
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The records of `__cluster_metadata` and `__remote_log_metadata`, which have no keys.
 
-    value := frame version uvarint (1), type uvarint, version uvarint, message
+value := frame version uvarint (1), type uvarint, version uvarint, message
 """
 
 from __future__ import annotations

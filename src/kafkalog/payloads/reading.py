@@ -110,7 +110,7 @@ class _StructReader:
         """The fields in the order of the schema; a tagged one is there if it is not its default."""
         here = [field for field in fields if self.version in field.versions]
         plain = {field.name: self._value(field) for field in here if self.version not in field.tagged}
-        tagged = self._tagged({field.tag: field for field in here if self.version in field.tagged}) if self.flexible else {}
+        tagged = self._tagged({field.tag: field for field in fields if field.tag >= 0}) if self.flexible else {}
         values = plain | tagged
         return {field.name: values[field.name] for field in here if field.name in values}
 
@@ -118,11 +118,13 @@ class _StructReader:
         values = {}
         for _ in range(self.reader.uvarint()):
             tag, size = self.reader.uvarint(), self.reader.uvarint()
-            if tag in known:
-                field = known[tag]
+            field = known.get(tag)
+            if field is None:
+                self.reader.take(size)
+            elif self.version in field.tagged:
                 values[field.name] = self._tagged_value(field)
             else:
-                self.reader.take(size)
+                raise payload_error(f"Tag {tag} is not valid for version {self.version}")
         defaults = {field.name: field.default for field in known.values()}
         return {name: value for name, value in values.items() if value != defaults[name]}
 

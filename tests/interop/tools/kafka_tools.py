@@ -1,13 +1,15 @@
-"""Kafka's own tools out of Maven's jars: what DumpLogSegments says of a file."""
+"""Kafka's own tools out of Maven's jars: what DumpLogSegments says of files, asked many times of one JVM."""
 
 from __future__ import annotations
 
 import fcntl
 import shutil
+import struct
 import subprocess
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
 
 from tests.conftest import require, unavailable
 
@@ -15,17 +17,51 @@ HERE = Path(__file__).resolve().parent
 JARS = HERE.parents[2] / "build" / "tools" / "jars"
 COMPLETE = JARS.parent / "complete"
 RESOLVE_SECONDS = 900
-RUN_SECONDS = 120
-DUMP = "org.apache.kafka.tools.DumpLogSegments"
+LOGGER = b"SLF4J"  # it says on standard error that it has nothing to log with
 
 
 @dataclass(frozen=True)
 class Said:
-    """What the tool wrote, byte for byte, and its exit status."""
+    """What the tool wrote, byte for byte, and the exception that it died of, if it did."""
 
     stdout: bytes
     stderr: bytes
-    status: int
+    death: str
+
+
+class DumpTool:
+    """One JVM that runs DumpLogSegments."""
+
+    def __init__(self) -> None:
+        options = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        command = ["java", *options, "-cp", f"{JARS}/*", str(HERE / "DumpLoop.java")]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._in: IO[bytes] = self._process.stdin
+        self._out: IO[bytes] = self._process.stdout
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self._in.close()
+        self._out.close()
+        self._process.wait(timeout=30)
+
+    def dump(self, *arguments: str) -> Said:
+        self._in.write("\t".join(arguments).encode() + b"\n")
+        self._in.flush()
+        stdout, stderr, death = (self._answer() for _ in range(3))
+        kept = [line for line in stderr.splitlines(keepends=True) if not line.startswith(LOGGER)]
+        return Said(stdout, b"".join(kept), death.decode())
+
+    def _answer(self) -> bytes:
+        front = self._out.read(4)
+        if len(front) < 4:
+            raise AssertionError(f"the JVM died, exit status {self._process.wait(timeout=30)}")
+        (size,) = struct.unpack(">i", front)
+        return self._out.read(size)
 
 
 def resolve_jars() -> str | None:
@@ -49,24 +85,9 @@ def resolve_jars() -> str | None:
     return None
 
 
-@cache
-def _problem() -> str | None:
-    return resolve_jars()
-
-
-def require_tools() -> None:
+def require_jars() -> None:
     """Go on only if Kafka's tools are to be had."""
     require("java", "mvn")
-    problem = _problem()
+    problem = resolve_jars()
     if problem is not None:
         unavailable(problem)
-
-
-def dump(files: list[Path], *options: str, folder: Path) -> Said:
-    """DumpLogSegments of these files, which are named relative to `folder`, where it runs."""
-    names = ",".join(str(file.relative_to(folder)) for file in files)
-    java = ["java", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8"]
-    command = [*java, "-cp", f"{JARS}/*", DUMP, "--files", names, *options]
-    done = subprocess.run(command, cwd=folder, capture_output=True, timeout=RUN_SECONDS, check=False)
-    stderr = b"".join(line for line in done.stderr.splitlines(keepends=True) if not line.startswith(b"SLF4J"))
-    return Said(done.stdout, stderr, done.returncode)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import random
 import struct
 from typing import Any
@@ -77,7 +76,3 @@ class _Encoder:
 
     def size(self, size: int, width: int) -> bytes:
         return encode_uvarint(size + 1) if self.flexible else size.to_bytes(width, "big", signed=True)
-
-
-def uuid_text(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).decode().rstrip("=")

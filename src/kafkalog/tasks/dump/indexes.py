@@ -130,9 +130,7 @@ class SegmentLog:
 class IndexDump:
     """Dumps the index files of one folder, `path` being the file and `shown` its name as the user gave it."""
 
-    def __init__(
-        self, store: Store, path: str, shown: str, base_offset: int, options: DumpOptions, findings: Findings
-    ) -> None:
+    def __init__(self, store: Store, path: str, shown: str, base_offset: int, options: DumpOptions, findings: Findings) -> None:
         self.store = store
         self.path = path
         self.shown = shown
@@ -232,9 +230,7 @@ class IndexDump:
             return []
         return offset_entries(self.store.read_small(path, INDEX_BYTES), self.base_offset)
 
-    def _check_sanity(
-        self, data: bytes, entry_size: int, last_offset: int, times: list[tuple[int, int]] | None = None
-    ) -> None:
+    def _check_sanity(self, data: bytes, entry_size: int, last_offset: int, times: list[tuple[int, int]] | None = None) -> None:
         """The check by which a broker decides at its start whether to build an index anew."""
         if times and times[-1][0] < times[0][0]:
             raise self._not_sane(f"the last timestamp {times[-1][0]} is less than the first one, {times[0][0]}")
