@@ -12,7 +12,7 @@ from typing import Any
 from kafkalog.errors import CorruptBatch
 
 from .reading import MessageReader, payload_error
-from .schema import Message, messages
+from .schema import Message, messages, messages_by_type
 
 CONSUMER_PROTOCOL = "consumer"
 GROUP_METADATA = 2
@@ -63,7 +63,7 @@ def decode_share_group_state(key: bytes, value: bytes | None) -> CoordinatorReco
 def _decode(topic: str, key: bytes, value: bytes | None) -> CoordinatorRecord:
     reader = MessageReader(key)
     record_type = _read_version(reader, "key")
-    known = {(message.api_key, message.part): message for message in messages(topic).values()}
+    known = messages_by_type(topic)
     if (record_type, "key") not in known:
         raise UnknownRecordType(record_type)
     fields = _read_message(reader, known[record_type, "key"], record_type, "key")

@@ -12,7 +12,7 @@ from typing import Any
 from kafkalog.errors import CorruptBatch
 
 from .reading import MessageReader, payload_error
-from .schema import Message, messages
+from .schema import Message, messages_by_type
 
 FRAME_VERSION = 1
 MAX_INT16 = 32767
@@ -63,11 +63,11 @@ def _decode(topic: str, value: bytes) -> MetadataRecord:
 
 
 def _message_of(topic: str, record_type: int) -> Message:
-    for message in messages(topic).values():
-        if message.api_key == record_type:
-            return message
-    cause = "org.apache.kafka.common.errors.UnsupportedVersionException"
-    raise payload_error(f"{cause}: Unknown metadata id {record_type}")
+    message = messages_by_type(topic).get((record_type, ""))
+    if message is None:
+        cause = "org.apache.kafka.common.errors.UnsupportedVersionException"
+        raise payload_error(f"{cause}: Unknown metadata id {record_type}")
+    return message
 
 
 def _read_short(reader: MessageReader, what: str) -> int:

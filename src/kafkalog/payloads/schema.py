@@ -73,6 +73,12 @@ def messages(topic: str) -> dict[str, Message]:
 
 
 @cache
+def messages_by_type(topic: str) -> dict[tuple[int, str], Message]:
+    """The messages of an internal topic by type and part."""
+    return {(message.api_key, message.part): message for message in messages(topic).values()}
+
+
+@cache
 def _table() -> dict[str, Any]:
     table: dict[str, Any] = json.loads(files(__package__).joinpath("messages.json").read_bytes())
     return table

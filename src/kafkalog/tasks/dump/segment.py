@@ -135,14 +135,15 @@ def _odd_entry(window: Window, entry: int) -> OddEntry:
 class Chunks:
     """Buffers for text, used again when their text has been written."""
 
-    def __init__(self) -> None:
+    def __init__(self, size: int) -> None:
+        self.size = size
         self.free: list[Bytes] = []
 
-    def take(self, size: int = CHUNK_BYTES) -> Bytes:
-        return self.free.pop() if self.free and size == CHUNK_BYTES else np.empty(size, np.uint8)
+    def take(self) -> Bytes:
+        return self.free.pop() if self.free else np.empty(self.size, np.uint8)
 
     def give_back(self, chunk: Bytes) -> None:
-        if len(chunk) == CHUNK_BYTES:
+        if len(chunk) == self.size and chunk.flags.writeable:
             self.free.append(chunk)
 
 
@@ -152,7 +153,7 @@ class LineDecoder(RecordDecoder):
     def __init__(self, options: DumpOptions, limits: Limits) -> None:
         super().__init__(RecordRange(), limits, ALL_COLUMNS, check_crcs=False, stop_at_problem=True)
         self.options = options
-        self.chunks = Chunks()
+        self.chunks = Chunks(CHUNK_BYTES)
         self.lines = Lines()
         self.valid: Bytes = np.empty(0, np.uint8)
         self.what = kernel.RECORDS if options.prints_records else 0
@@ -231,7 +232,7 @@ class LineDecoder(RecordDecoder):
             if size:
                 lines.chunks.append((out, size))
             if status == kernel.FULL:
-                out = self.chunks.take(CHUNK_BYTES if size else 4 * len(out))
+                out = self.chunks.take() if size else np.empty(4 * len(out), np.uint8)  # a line longer than a chunk
             elif status == kernel.LEFT_TO_CALLER:
                 self._write_left(group, number, lines)
                 number, row, out = number + 1, kernel.BATCH_LINE, self.chunks.take()
