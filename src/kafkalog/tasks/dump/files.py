@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from kafkalog.errors import UnsupportedFormat, path_text
-from kafkalog.format.names import BOOTSTRAP_CHECKPOINT, MAX_OFFSET, parse_file_name
-from kafkalog.storage import open_store
-from kafkalog.storage.store import Store
+from kafkalog.errors import UnsupportedFormat
+from kafkalog.format.names import BOOTSTRAP_CHECKPOINT, parse_file_name
 
 from .findings import Findings
+from .given import GivenFile, shown_path
 from .indexes import IndexDump
 from .old_style import OldSegmentDump, old_index_lines
 from .options import OLD_STYLE, DumpOptions
@@ -37,81 +36,69 @@ class Dump:
 
     def chunks(self) -> Iterator[Chunk]:
         """The text in order; each chunk is good until the next one is asked for."""
-        for file in self.files:
-            yield f"Dumping {path_text(file)}\n".encode()
-            yield from self._dump(file)
+        for given in self.files:
+            yield f"Dumping {shown_path(given)}\n".encode()
+            yield from self._dump(GivenFile.open(given))
 
-    def _dump(self, file: str) -> Iterator[Chunk]:
-        store, path = open_store(file)
-        entry = store.stat(path)
-        suffix = store.name(path).rpartition(".")[2]
+    def _dump(self, file: GivenFile) -> Iterator[Chunk]:
+        entry = file.store.stat(file.path)
         if entry is not None and entry.kind == "folder":
-            self.warnings.append(f"Ignoring unknown file {path_text(file)}: it is a folder, give the files in it")
+            self.warnings.append(f"Ignoring unknown file {file.shown}: it is a folder, give the files in it")
         elif self.options.style == OLD_STYLE:
-            yield from _encoded(self._old_lines(store, path, file, suffix))
-        elif suffix in ("log", "checkpoint"):
-            yield self._head(store, path, suffix).encode()
-            yield from self._segment(store, path)
-        elif suffix == "snapshot":
-            yield from _encoded(self._snapshot(store, path))
-        elif suffix in ("index", "timeindex", "txnindex"):
-            index = self._index(store, path, file)
+            yield from _encoded(self._old_lines(file))
+        elif file.suffix in ("log", "checkpoint"):
+            yield _head(file).encode()
+            yield from self._segment(file)
+        elif file.suffix == "snapshot":
+            yield from _encoded(self._snapshot(file))
+        elif file.suffix in ("index", "timeindex", "txnindex"):
+            index = IndexDump(file, self.options, self.findings)
             lines = {"index": index.offset_index, "timeindex": index.time_index, "txnindex": index.txn_index}
-            yield from _encoded(lines[suffix]())
+            yield from _encoded(lines[file.suffix]())
         else:
-            self.warnings.append(f"Ignoring unknown file {path_text(file)}")
+            self.warnings.append(f"Ignoring unknown file {file.shown}")
 
-    def _old_lines(self, store: Store, path: str, file: str, suffix: str) -> Iterator[str]:
-        if suffix == "log":
-            yield from self._old_segment(store, path)
-        elif suffix == "index":
-            yield from old_index_lines(self._index(store, path, file))
-        else:
-            self.warnings.append(f"Ignoring unknown file {path_text(file)}")
-
-    def _index(self, store: Store, path: str, file: str) -> IndexDump:
-        return IndexDump(store, path, file, _base_offset(store, path), self.options, self.findings)
-
-    def _head(self, store: Store, path: str, suffix: str) -> str:
-        name = store.name(path)
-        if suffix == "log":
-            return f"Log starting offset: {_base_offset(store, path)}\n"
-        if name == BOOTSTRAP_CHECKPOINT:
-            return "KRaft bootstrap snapshot\n"
-        parsed = parse_file_name(name)
-        if parsed is None or parsed.kind != "checkpoint":
-            raise UnsupportedFormat("not-a-segment", file=path, detail="a KRaft snapshot is named <offset>-<epoch>.checkpoint")
-        return f"Snapshot end offset: {parsed.base_offset}, epoch: {parsed.epoch}\n"
-
-    def _segment(self, store: Store, path: str) -> Iterator[Chunk]:
-        with store.open(path) as source:
+    def _segment(self, file: GivenFile) -> Iterator[Chunk]:
+        with file.store.open(file.path) as source:
             dump = SegmentDump(source, self.options)
             yield from dump.lines()
         if dump.gaps.parts:
-            self.findings.gaps[path] = dump.gaps
+            self.findings.gaps[file.absolute] = dump.gaps
 
-    def _old_segment(self, store: Store, path: str) -> Iterator[str]:
-        yield f"Starting offset: {_base_offset(store, path)}\n"
-        with store.open(path) as source:
-            dump = OldSegmentDump(source, self.options)
-            yield from dump.lines()
-        if dump.gaps.pairs:
-            self.findings.gaps[path] = dump.gaps
-
-    def _snapshot(self, store: Store, path: str) -> Iterator[str]:
-        data = store.read_small(path, SNAPSHOT_BYTES)
+    def _snapshot(self, file: GivenFile) -> Iterator[str]:
+        data = file.store.read_small(file.path, SNAPSHOT_BYTES)
         problem = find_snapshot_problem(data)
         if problem is None:
             yield from snapshot_lines(data)
         else:
             self.warnings.append(problem)  # the one kind of damage that DumpLogSegments goes on after
 
+    def _old_lines(self, file: GivenFile) -> Iterator[str]:
+        if file.suffix == "log":
+            yield from self._old_segment(file)
+        elif file.suffix == "index":
+            yield from old_index_lines(IndexDump(file, self.options, self.findings))
+        else:
+            self.warnings.append(f"Ignoring unknown file {file.shown}")
 
-def _base_offset(store: Store, path: str) -> int:
-    stem = store.name(path).partition(".")[0]
-    if not (stem.isascii() and stem.isdigit() and int(stem) <= MAX_OFFSET):
-        raise UnsupportedFormat("not-a-segment", file=path, detail="a segment and its index are named after its first offset")
-    return int(stem)
+    def _old_segment(self, file: GivenFile) -> Iterator[str]:
+        yield f"Starting offset: {file.base_offset}\n"
+        with file.store.open(file.path) as source:
+            dump = OldSegmentDump(source, self.options)
+            yield from dump.lines()
+        if dump.gaps.pairs:
+            self.findings.gaps[file.absolute] = dump.gaps
+
+
+def _head(file: GivenFile) -> str:
+    if file.suffix == "log":
+        return f"Log starting offset: {file.base_offset}\n"
+    if file.name == BOOTSTRAP_CHECKPOINT:
+        return "KRaft bootstrap snapshot\n"
+    parsed = parse_file_name(file.name)
+    if parsed is None or parsed.kind != "checkpoint":
+        raise UnsupportedFormat("not-a-segment", file=file.path, detail="a KRaft snapshot is named <offset>-<epoch>.checkpoint")
+    return f"Snapshot end offset: {parsed.base_offset}, epoch: {parsed.epoch}\n"
 
 
 def _encoded(lines: Iterable[str]) -> Iterator[bytes]:

@@ -12,9 +12,10 @@ from kafkalog.errors import CorruptBatch, Limits, StorageError, UnsupportedForma
 from kafkalog.format import batch, index, message
 from kafkalog.kernels import scan
 from kafkalog.segment.windows import SegmentWalk
-from kafkalog.storage.store import ByteSource, Store
+from kafkalog.storage.store import ByteSource
 
 from .findings import Findings
+from .given import GivenFile
 from .odd_entries import OddEntry
 from .options import DumpOptions
 from .place import Place
@@ -128,16 +129,13 @@ class SegmentLog:
 
 
 class IndexDump:
-    """Dumps the index files of one folder, `path` being the file and `shown` its name as the user gave it."""
+    """Dumps one index file; what does not fit its log goes to `findings`."""
 
-    def __init__(self, store: Store, path: str, shown: str, base_offset: int, options: DumpOptions, findings: Findings) -> None:
-        self.store = store
-        self.path = path
-        self.shown = shown
+    def __init__(self, file: GivenFile, options: DumpOptions, findings: Findings) -> None:
+        self.file = file
+        self.base_offset = file.base_offset
         self.options = options
         self.findings = findings
-        self.base_offset = base_offset
-        self.stem = store.name(path).partition(".")[0]
 
     def offset_index(self) -> Iterator[str]:
         """The lines of an .index."""
@@ -145,11 +143,11 @@ class IndexDump:
         entries = offset_entries(data, self.base_offset)
         with self.open_log() as source:
             if not entries:
-                yield f"{self.shown} is empty.\n"
+                yield f"{self.file.shown} is empty.\n"
                 return
             if self.options.index_sanity_check:
                 self._check_sanity(data, index.OFFSET_INDEX_ENTRY.itemsize, entries[-1][0])
-                yield f"{self.shown} passed sanity check.\n"
+                yield f"{self.file.shown} passed sanity check.\n"
                 return
             yield from self._offset_lines(entries, SegmentLog(source))
 
@@ -159,7 +157,7 @@ class IndexDump:
                 return  # a zero entry: the rest was never written
             found = log.last_offset_at(position, position + self.options.index_slice_bytes)
             if found != offset:
-                self.findings.index_mismatches.setdefault(self.path, {})[offset] = found
+                self.findings.index_mismatches.setdefault(self.file.absolute, {})[offset] = found
             if not self.options.verify_index_only:
                 yield f"offset: {offset} position: {position}\n"
 
@@ -172,7 +170,7 @@ class IndexDump:
             if self.options.index_sanity_check:
                 last_offset = entries[-1][1] if entries else self.base_offset
                 self._check_sanity(data, index.TIME_INDEX_ENTRY.itemsize, last_offset, entries)
-                yield f"{self.shown} passed sanity check.\n"
+                yield f"{self.file.shown} passed sanity check.\n"
                 return
             yield from self._time_lines(entries, positions, SegmentLog(source))
 
@@ -189,13 +187,13 @@ class IndexDump:
     def _check_timestamp(self, timestamp: int, offset: int, previous: int, log: SegmentLog, start: int) -> None:
         position, found = log.find_entry(start, offset) or (-1, -1)
         if found != offset or position < 0:
-            self.findings.offsets_not_found.setdefault(self.path, []).append((offset, found))
+            self.findings.offsets_not_found.setdefault(self.file.absolute, []).append((offset, found))
             return
         stored = log.max_timestamp_at(position)
         if stored != timestamp:
-            self.findings.timestamp_mismatches.setdefault(self.path, []).append((timestamp, stored))
+            self.findings.timestamp_mismatches.setdefault(self.file.absolute, []).append((timestamp, stored))
         if previous >= timestamp:
-            self.findings.disordered_timestamps.setdefault(self.path, []).append((timestamp, previous))
+            self.findings.disordered_timestamps.setdefault(self.file.absolute, []).append((timestamp, previous))
 
     def txn_index(self) -> Iterator[str]:
         """The lines of a .txnindex. Of the version Kafka looks at the first byte only, and dies of one above 0."""
@@ -204,7 +202,9 @@ class IndexDump:
         newer = np.flatnonzero(stored["version"] > index.TXN_INDEX_VERSION)
         if len(newer):
             position, version = int(newer[0]) * TXN_ENTRY.itemsize, int(stored["version"][newer[0]])
-            raise UnsupportedFormat("version", file=self.path, position=position, expected=index.TXN_INDEX_VERSION, found=version)
+            raise UnsupportedFormat(
+                "version", file=self.file.path, position=position, expected=index.TXN_INDEX_VERSION, found=version
+            )
         for version, _, producer_id, first_offset, last_offset, last_stable_offset in stored.tolist():
             yield (
                 f"version: {version} producerId: {producer_id} firstOffset: {first_offset} lastOffset: {last_offset} "
@@ -212,23 +212,20 @@ class IndexDump:
             )
 
     def read(self) -> bytes:
-        return self.store.read_small(self.path, INDEX_BYTES)
+        return self.file.store.read_small(self.file.path, INDEX_BYTES)
 
     def open_log(self) -> ByteSource:
-        return self.store.open(self._sibling("log"))
-
-    def _sibling(self, suffix: str) -> str:
-        path = self.store.join(self.store.parent(self.path), f"{self.stem}.{suffix}")
-        if self.store.stat(path) is None:
-            raise StorageError(f"{self.path}: needs {self.stem}.{suffix} beside it, which is not there", file=path)
-        return path
+        path = self.file.sibling("log")
+        if self.file.store.stat(path) is None:
+            raise StorageError(f"{self.file.path}: needs {self.file.stem}.log beside it, which is not there", file=path)
+        return self.file.store.open(path)
 
     def _sibling_index(self) -> list[tuple[int, int]]:
         """The entries of the .index; without one everything is looked up from the start of the log."""
-        path = self.store.join(self.store.parent(self.path), f"{self.stem}.index")
-        if self.store.stat(path) is None:
+        path = self.file.sibling("index")
+        if self.file.store.stat(path) is None:
             return []
-        return offset_entries(self.store.read_small(path, INDEX_BYTES), self.base_offset)
+        return offset_entries(self.file.store.read_small(path, INDEX_BYTES), self.base_offset)
 
     def _check_sanity(self, data: bytes, entry_size: int, last_offset: int, times: list[tuple[int, int]] | None = None) -> None:
         """The check by which a broker decides at its start whether to build an index anew."""
@@ -240,7 +237,7 @@ class IndexDump:
             raise self._not_sane(f"{len(data)} bytes are no multiple of {entry_size}")
 
     def _not_sane(self, detail: str) -> UnsupportedFormat:
-        return UnsupportedFormat("file-format", file=self.path, detail=f"{detail}; a broker would build this index anew")
+        return UnsupportedFormat("file-format", file=self.file.path, detail=f"{detail}; a broker would build this index anew")
 
 
 def offset_entries(data: bytes, base_offset: int) -> list[tuple[int, int]]:

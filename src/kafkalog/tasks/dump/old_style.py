@@ -123,7 +123,7 @@ def old_index_lines(index: IndexDump) -> Iterator[str]:
         for number, (offset, position) in enumerate(offset_entries(index.read(), index.base_offset)):
             found = log.first_offset_at(position)
             if found != offset:
-                index.findings.index_mismatches.setdefault(index.path, {})[offset] = found
+                index.findings.index_mismatches.setdefault(index.file.absolute, {})[offset] = found
             if number and offset == index.base_offset:
                 return
             if not index.options.verify_index_only:
