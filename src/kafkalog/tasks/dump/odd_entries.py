@@ -80,8 +80,12 @@ class OddEntry:
         yield self._front()
         yield self._rest_of_line()
         if options.prints_records:
-            for record in self.records(offsets):
-                yield from record_line(record, self.timestamp_type, self.is_control, options)
+            yield from self.record_lines(options, offsets)
+
+    def record_lines(self, options: DumpOptions, offsets: list[int]) -> Iterator[str]:
+        """The lines of the records alone."""
+        for record in self.records(offsets):
+            yield from record_line(record, self.timestamp_type, self.is_control, options)
 
     def _front(self) -> str:
         if not self.is_batch:

@@ -18,7 +18,7 @@ from kafkalog.kernels import decode as decode_kernel
 from kafkalog.kernels import lines as kernel
 from kafkalog.kernels import scan
 from kafkalog.kernels.bytes import Bytes, Ints
-from kafkalog.segment.columns import RecordColumns, timestamp_types
+from kafkalog.segment.columns import RecordColumns
 from kafkalog.segment.decode import DecodedWindow, RecordDecoder, RecordRange, crc_matches, entry_bytes
 from kafkalog.segment.windows import SegmentWalk, Window, WindowBuffers
 from kafkalog.storage.store import ByteSource
@@ -27,7 +27,6 @@ from .findings import Gaps
 from .odd_entries import OddEntry
 from .options import MAX_BYTES, DumpOptions
 from .place import Place
-from .records import record_line
 
 CHUNK_BYTES = 1 << 20
 COMPRESSED_ENTRIES = 64  # of one piece of work: what they decompress to is not known, and its text is held until it is written
@@ -51,6 +50,17 @@ class Lines:
     chunks: list[tuple[Bytes, int]] = field(default_factory=list)
     offsets: list[NDArray[np.int64]] = field(default_factory=list)
     failure: KafkaLogError | None = None
+
+    def add_text(self, parts: Iterator[str]) -> None:
+        """Text made piece by piece, up to where it fails."""
+        text: list[str] = []
+        try:
+            for part in parts:
+                text.append(part)
+        except KafkaLogError as error:
+            self.failure = error
+        encoded = np.frombuffer("".join(text).encode(), np.uint8)
+        self.chunks.append((encoded, len(encoded)))
 
 
 class SegmentDump:
@@ -196,13 +206,7 @@ class LineDecoder(RecordDecoder):
     def write_odd(self, odd: OddEntry, lines: Lines) -> Lines:
         """`lines` with those of an odd entry added, and with its failure."""
         offsets: list[int] = []
-        text: list[str] = []
-        try:
-            for part in odd.lines(self.options, offsets):
-                text.append(part)
-        except KafkaLogError as error:
-            lines.failure = error
-        self._add_text("".join(text), lines)
+        lines.add_text(odd.lines(self.options, offsets))
         lines.offsets.append(np.array(offsets, np.int64))
         return lines
 
@@ -229,29 +233,13 @@ class LineDecoder(RecordDecoder):
                 kernel.WORD_STARTS,
                 out,
             )
-            if size:
+            if status == kernel.LEFT_TO_CALLER:
+                lines.chunks.append((out[:size].copy(), size))
+                entry = int(group.payloads[decode_kernel.ENTRY, number])
+                lines.add_text(_odd_entry(group.window, entry).record_lines(self.options, []))
+                number, row = number + 1, kernel.BATCH_LINE
+            elif size:
                 lines.chunks.append((out, size))
-            if status == kernel.FULL:
-                out = self.chunks.take() if size else np.empty(4 * len(out), np.uint8)  # a line longer than a chunk
-            elif status == kernel.LEFT_TO_CALLER:
-                self._write_left(group, number, lines)
-                number, row, out = number + 1, kernel.BATCH_LINE, self.chunks.take()
-
-    def _write_left(self, group: RecordColumns, number: int, lines: Lines) -> None:
-        """The records of an entry whose payloads a decoder reads, or whose control records are not transaction markers."""
-        entry = int(group.payloads[decode_kernel.ENTRY, number])
-        fields = group.window.fields[:, entry]
-        timestamp_type = int(timestamp_types(fields[:, None])[0])
-        is_control = fields[scan.MAGIC] == 2 and bool(fields[scan.ATTRIBUTES] & batch.CONTROL)
-        text: list[str] = []
-        try:
-            for record in _odd_entry(group.window, entry).records([]):
-                text.extend(record_line(record, timestamp_type, is_control, self.options))
-        except KafkaLogError as error:
-            lines.failure = error
-        self._add_text("".join(text), lines)
-
-    def _add_text(self, text: str, lines: Lines) -> None:
-        encoded = np.frombuffer(text.encode(), np.uint8)
-        if len(encoded):
-            lines.chunks.append((encoded, len(encoded)))
+                out = self.chunks.take() if status == kernel.FULL else out
+            elif status == kernel.FULL:
+                out = np.empty(4 * len(out), np.uint8)  # a line longer than a chunk
