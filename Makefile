@@ -57,6 +57,7 @@ bench: $(READY)  ## the benchmarks against peers; writes docs/benchmarks.md
 damage: $(READY)  ## the whole damage campaign: every bit, every cut
 	$(RUN) -m tests.damage.campaign $(DAMAGE_ARGS)
 	$(RUN) -m tests.interop.hostile
+	$(RUN) -m tests.interop.tools.dump_campaign
 
 kills: $(SPARK_READY)  ## 200 ingests killed at random moments, and what the next run makes of it
 	$(RUN) -m tests.spark.ingest_kills $(KILLS_ARGS)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from benchmarks import peers
 from benchmarks.data import CODECS, RECORDS_PER_BATCH, Segment, Variant, codec_variant, ensure_segment, sized_variant
+from benchmarks.dump import compare_dumps
 from benchmarks.jvm import Jvm
 from benchmarks.measure import (
     ANSWER_TIMEOUT_SECONDS,
@@ -304,5 +305,6 @@ EXPERIMENTS: dict[str, Callable[[Setup], Section]] = {
     "threads": compare_threads,
     "projections": compare_projections,
     "memory": measure_memory,
+    "dump": compare_dumps,
     "startup": measure_start_up,
 }

@@ -35,6 +35,7 @@ REASONS: dict[str, str] = {
     "varint": "a variable-length integer is too long",
     "record-structure": "a record does not fit its own length, or its batch",
     "control": "a control record without a readable key",
+    "payload": "a key or value is not the message that its topic holds",
     "offset-range": "an offset is negative or beyond what the format can hold",
     "offset-order": "offsets go back",
     "gap": "offsets are missing between two batches of a log that was never compacted",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafkalog.cli import ingest as command
-from kafkalog.payloads import FORMATS
+from kafkalog.payloads.values import FORMATS
 from kafkalog.spark.ingestion import options
 from kafkalog.spark.options import ISOLATIONS
 from tests.cli.runner import Run, batch_of, run_on_terminal, write_topic

@@ -44,6 +44,8 @@ def loaded_modules(statement: str) -> list[str]:
         COMMAND.format(["estimate", "--help"]),
         COMMAND.format(["ls", "--help"]),
         COMMAND.format(["ingest", "--help"]),
+        COMMAND.format(["dump", "--help"]),
+        "import kafkalog.payloads",
     ],
 )
 def test_importing_and_asking_for_help_loads_nothing_heavy(statement: str) -> None:

@@ -1,239 +1,134 @@
-"""Values decoded into columns: what decodes, what does not, and that the two never mix."""
+"""Decoders of Kafka's internal topics: fields as Kafka names them, and no error outside the tree."""
 
 from __future__ import annotations
 
-import io
-import json
-from datetime import UTC, date, datetime
-from decimal import Decimal
-from typing import Any
+import random
+import struct
 
-import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from kafkalog.errors import UsageError
-from kafkalog.payloads import Decoder, PayloadSpec, infer_schema, make_decoder, normalised
-from kafkalog.payloads.ddl import parse_schema, spell_schema
-from tests.conftest import require
-
-ORDER = {
-    "type": "record",
-    "name": "Order",
-    "fields": [
-        {"name": "id", "type": "long"},
-        {"name": "customer", "type": ["null", "string"]},
-        {"name": "amount", "type": {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}},
-        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
-        {"name": "day", "type": {"type": "int", "logicalType": "date"}},
-        {"name": "state", "type": {"type": "enum", "name": "State", "symbols": ["NEW", "PAID"]}},
-        {"name": "tags", "type": {"type": "map", "values": "string"}},
-        {"name": "lines", "type": {"type": "array", "items": {"type": "record", "name": "Line", "fields": [
-            {"name": "count", "type": "int"}]}}},
-    ],
-}
-
-
-def binary(*values: bytes | None) -> pa.Array:
-    return pa.array(values, pa.binary())
-
-
-def decoded(decoder: Decoder, *values: bytes | None) -> tuple[list[Any], list[int]]:
-    """The values, and the rows that did not decode."""
-    found, failed = decoder.decode(binary(*values))
-    assert found.type == decoder.type
-    return found.to_pylist(), [row for row, bad in enumerate(failed.tolist()) if bad]
-
-
-# -- JSON --------------------------------------------------------------------------------------------------------------------
-
-BROKEN = [
-    b"",
-    b"null",
-    b"[1]",
-    b"1",
-    b"\xff\xfe",
-    b'{"a":1',
-    b'{"a":1}}',
-    b'{"a":1}{"a":2}',
-    b'{"a":1}}\n{"v":{"a":2}',
-    b'1}{"v":2',
-    b'{"a":"',
-    b'{"a":"x"}',
-    b'{"a":1.5}',
-]
-
-
-def test_json_becomes_columns_of_the_schema() -> None:
-    schema = "id bigint, price decimal(10,2), `of day` date, tags array<string>, at struct<x:double, y:double>, ok boolean"
-    value = b'{"id": 7,\n "price": "1.25", "of day": "2026-01-31", "tags": ["a"], "at": {"x": 1, "y": 2.5}, "ok": true, "z": 1}'
-    rows, failed = decoded(make_decoder(PayloadSpec("json", schema)), value, b"{}", None)
-    day, at = date(2026, 1, 31), {"x": 1.0, "y": 2.5}
-    assert rows[0] == {"id": 7, "price": Decimal("1.25"), "of day": day, "tags": ["a"], "at": at, "ok": True}
-    assert rows[1] == dict.fromkeys(rows[0])
-    assert rows[2] is None
-    assert failed == []
-
-
-@given(st.lists(st.sampled_from([*BROKEN, None, b'{"a":7}', b'{"a":-1}', b'{"a":null}']), max_size=30))
-def test_broken_json_never_touches_its_neighbours(values: list[bytes | None]) -> None:
-    rows, failed = decoded(make_decoder(PayloadSpec("json", "a bigint")), *values)
-    good = {b'{"a":7}': {"a": 7}, b'{"a":-1}': {"a": -1}, b'{"a":null}': {"a": None}}
-    assert rows == [good.get(value) if value is not None else None for value in values]
-    assert failed == [row for row, value in enumerate(values) if value in BROKEN]
-
-
-def test_a_slice_of_an_array_is_decoded_for_itself() -> None:
-    values = binary(b"x", b'{"a":1}', None, b'{"a":2}').slice(1, 3)
-    found, failed = make_decoder(PayloadSpec("json", "a bigint")).decode(values)
-    assert found.to_pylist() == [{"a": 1}, None, {"a": 2}]
-    assert not failed.any()
-
-
-def test_fields_beyond_a_given_schema_are_left_out_but_beyond_an_inferred_one_kept_as_bytes() -> None:
-    assert decoded(make_decoder(PayloadSpec("json", "a bigint")), b'{"a":1,"b":2}') == ([{"a": 1}], [])
-    assert decoded(make_decoder(PayloadSpec("json", "a bigint", is_inferred=True)), b'{"a":1,"b":2}') == ([None], [0])
-
-
-def test_a_schema_is_inferred_from_what_decodes() -> None:
-    sample = binary(b'{"a":1,"t":"2026-01-01 00:00:00"}', b"broken", None, b'{"a":1.5,"n":null,"e":{},"s":{"l":[1]}}')
-    spec = infer_schema(PayloadSpec("json"), sample)
-    assert spec.schema == "a double, t string, n string, s struct<l:array<bigint>>"
-    assert decoded(make_decoder(spec), b'{"a":2,"t":"now"}')[1] == []
-
-
-def test_a_sample_without_objects_has_no_schema() -> None:
-    for sample in (binary(), binary(None, b"broken"), binary(b"1", b"2")):
-        with pytest.raises(UsageError, match="no schema can be inferred"):
-            infer_schema(PayloadSpec("json"), sample)
-
-
-# -- schemas -----------------------------------------------------------------------------------------------------------------
-
-
-def test_ddl_and_sparks_json_say_the_same() -> None:
-    ddl = "id long NOT NULL, at struct<x: double, list: array<int>>, price decimal(4, 1)"
-    as_json = json.dumps(
-        {
-            "type": "struct",
-            "fields": [
-                {"name": "id", "type": "long", "nullable": False, "metadata": {}},
-                {
-                    "name": "at",
-                    "type": {
-                        "type": "struct",
-                        "fields": [
-                            {"name": "x", "type": "double"},
-                            {"name": "list", "type": {"type": "array", "elementType": "integer", "containsNull": True}},
-                        ],
-                    },
-                },
-                {"name": "price", "type": "decimal(4,1)"},
-            ],
-        }
-    )
-    assert parse_schema(ddl) == parse_schema(as_json)
-    spelled = "id bigint, at struct<x:double,list:array<int>>, price decimal(4,1)"
-    assert spell_schema(parse_schema(ddl)) == spelled
-    assert normalised(PayloadSpec("json", as_json)).schema == spelled
-
-
-@pytest.mark.parametrize(
-    ("schema", "message"),
-    [
-        ("", "the schema is empty"),
-        ("id", "a type expected, its end found"),
-        ("id bigin", "unknown type 'bigin' in the schema; there are boolean"),
-        ("id bigint, id string", "has the field 'id' twice"),
-        ("a array<int", "'>' expected, its end found"),
-        ("a int)", "the end expected, ')' found"),
-        ("a decimal(50,2)", "beyond decimal"),
-        ('{"type":"map"}', "not a type of Spark's"),
-        ('{"type"', "the schema is not JSON"),
-        ('{"type":"struct"}', "not a schema of Spark's"),
-    ],
+from kafkalog.errors import CorruptBatch
+from kafkalog.payloads import (
+    decode_cluster_metadata,
+    decode_consumer_offsets,
+    decode_remote_log_metadata,
+    decode_share_group_state,
+    decode_transaction_state,
 )
-def test_what_is_no_schema_is_refused(schema: str, message: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        parse_schema(schema)
-    assert message in str(caught.value)
+from kafkalog.payloads.coordinator import UnknownRecordType
+from kafkalog.payloads.json_text import java_double, json_text
+from kafkalog.payloads.schema import messages
 
 
-# -- Avro --------------------------------------------------------------------------------------------------------------------
+def text(content: str) -> bytes:
+    return struct.pack(">h", len(content)) + content.encode()
 
 
-def avro_order() -> tuple[dict[str, Any], bytes]:
-    require("fastavro")
-    import fastavro
+OFFSET_KEY = struct.pack(">h", 1) + text("group") + text("topic") + struct.pack(">i", 3)
 
-    order: dict[str, Any] = {
-        "id": 1 << 40,
-        "customer": None,
-        "amount": Decimal("12.30"),
-        "at": datetime(2026, 1, 31, 12, tzinfo=UTC),
-        "day": date(2026, 1, 31),
-        "state": "PAID",
-        "tags": {"a": "b"},
-        "lines": [{"count": 3}],
+
+def test_an_offset_commit_of_version_3() -> None:
+    value = struct.pack(">hqi", 3, 42, 7) + text("note") + struct.pack(">q", 1_700_000_000_000)
+    record = decode_consumer_offsets(OFFSET_KEY, value)
+    assert (record.type, record.version) == (1, 3)
+    assert record.key == {"group": "group", "topic": "topic", "partition": 3}
+    assert record.value == {"offset": 42, "leaderEpoch": 7, "metadata": "note", "commitTimestamp": 1_700_000_000_000}
+
+
+def test_a_tombstone_has_no_value() -> None:
+    record = decode_consumer_offsets(OFFSET_KEY, None)
+    assert (record.version, record.value) == (None, None)
+
+
+def test_members_of_a_classic_consumer_group_are_decoded_and_other_bytes_stay() -> None:
+    subscription = struct.pack(">hi", 0, 1) + text("orders") + struct.pack(">i", -1)
+    member = text("member") + text("client") + text("/host") + struct.pack(">i", 10)
+    member += struct.pack(">i", len(subscription)) + subscription + struct.pack(">i", 1) + b"\xff"
+    value = struct.pack(">h", 0) + text("consumer") + struct.pack(">i", 5) + text("range") + text("member") + struct.pack(">i", 1)
+    record = decode_consumer_offsets(struct.pack(">h", 2) + text("group"), value + member)
+    assert record.value is not None
+    (decoded,) = record.value["members"]
+    assert decoded["subscription"] == {"topics": ["orders"], "userData": None}
+    assert decoded["assignment"] == b"\xff"
+
+
+def test_a_transaction_of_the_flexible_version_with_a_tag() -> None:
+    value = struct.pack(">hqhib", 1, 99, 4, 60_000, 1) + b"\x02" + b"\x02t" + b"\x02" + struct.pack(">i", 0) + b"\0"
+    value += struct.pack(">qq", 7, 8) + b"\x01" + b"\x02\x02" + struct.pack(">h", 2)
+    record = decode_transaction_state(struct.pack(">h", 0) + text("id"), value)
+    assert record.key == {"transactionalId": "id"}
+    assert record.value == {
+        "producerId": 99,
+        "producerEpoch": 4,
+        "transactionTimeoutMs": 60_000,
+        "transactionStatus": 1,
+        "transactionPartitions": [{"topic": "t", "partitionIds": [0]}],
+        "transactionLastUpdateTimestampMs": 7,
+        "transactionStartTimestampMs": 8,
+        "clientTransactionVersion": 2,
     }
-    stream = io.BytesIO()
-    fastavro.schemaless_writer(stream, fastavro.parse_schema(ORDER), order)
-    return order, stream.getvalue()
 
 
-def test_avro_becomes_columns_and_what_is_cut_short_or_too_long_does_not() -> None:
-    order, value = avro_order()
-    decoder = make_decoder(PayloadSpec("avro", json.dumps(ORDER)))
-    rows, failed = decoded(decoder, value, value[:-1], value + b"x", b"", None, value)
-    expected = {**order, "tags": [("a", "b")]}
-    assert rows == [expected, None, None, None, None, expected]
-    assert failed == [1, 2, 3]
+def test_a_topic_of_the_metadata_log() -> None:
+    record = decode_cluster_metadata(b"\x01\x02\x00" + b"\x07orders" + bytes(15) + b"\x01" + b"\x00")
+    assert (record.type, record.name, record.version) == (2, "TOPIC_RECORD", 0)
+    assert record.data == {"name": "orders", "topicId": "AAAAAAAAAAAAAAAAAAAAAQ"}
 
 
-def test_the_prefix_of_a_schema_registry_is_stepped_over() -> None:
-    _, value = avro_order()
-    decoder = make_decoder(PayloadSpec("avro", json.dumps(ORDER), registry_prefix=True))
-    rows, failed = decoded(decoder, b"\0\0\0\0\7" + value, value, b"\0\0")
-    assert [row is None for row in rows] == [False, True, True]
-    assert failed == [1, 2]
+def test_every_metadata_record_of_kafka_4_is_known() -> None:
+    keys = {message.api_key for message in messages("cluster_metadata").values()}
+    assert keys >= {0, 1, 2, 3, 4, 5, 7, 8, 9, 10, 11, 12, 14, 15, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28}
 
 
-def test_a_time_beyond_arrow_leaves_out_that_value_only() -> None:
-    require("fastavro")
-    schema = json.dumps({"type": "record", "name": "r", "fields": [{"name": "n", "type": "int"}]})
-    rows, failed = decoded(make_decoder(PayloadSpec("avro", schema)), b"\x02", b"\xff\xff\xff\xff\xff\x7f", b"\x04")
-    assert (rows, failed) == ([{"n": 1}, None, {"n": 2}], [1])
+def test_a_type_from_the_future_is_told_by_its_number() -> None:
+    with pytest.raises(UnknownRecordType) as caught:
+        decode_share_group_state(struct.pack(">h", 321), None)
+    assert caught.value.type == 321
+
+
+def test_a_size_larger_than_the_bytes_is_refused_before_anything_is_allocated() -> None:
+    with pytest.raises(CorruptBatch, match="only 4 byte"):
+        decode_transaction_state(struct.pack(">hh", 0, 30_000) + b"abcd", None)
 
 
 @pytest.mark.parametrize(
-    ("schema", "message"),
+    ("value", "expected"),
     [
-        ("{", "not an Avro schema"),
-        ('{"type":"recordd","name":"a"}', "not an Avro schema"),
-        ('["int","string"]', "a union of 2 types has no single column"),
-        (
-            '{"type":"record","name":"n","fields":[{"name":"next","type":["null","n"]}]}',
-            "is used inside itself",
-        ),
+        (0.0, "0.0"),
+        (-0.0, "-0.0"),
+        (1.0, "1.0"),
+        (100.25, "100.25"),
+        (9_999_999.0, "9999999.0"),
+        (1e7, "1.0E7"),
+        (0.001, "0.001"),
+        (0.00099, "9.9E-4"),
+        (-1.5e300, "-1.5E300"),
+        (float("nan"), '"NaN"'),
+        (float("-inf"), '"-Infinity"'),
     ],
 )
-def test_an_avro_schema_without_fixed_columns_is_refused(schema: str, message: str) -> None:
-    require("fastavro")
-    with pytest.raises(UsageError) as caught:
-        make_decoder(PayloadSpec("avro", schema))
-    assert message in str(caught.value)
+def test_a_double_is_written_as_java_writes_it(value: float, expected: str) -> None:
+    assert java_double(value) == expected
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"format": "xml"}, "unknown encoding of values 'xml'; there are json, avro"),
-        ({"format": "avro"}, "Avro needs the schema"),
-        ({"format": "json", "registry_prefix": True}, "belongs to Avro"),
-    ],
-)
-def test_specs_that_make_no_sense_are_refused(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        PayloadSpec(**arguments)
-    assert message in str(caught.value)
+def test_json_escapes_control_characters_and_leaves_the_rest() -> None:
+    assert json_text({"a": ['q"\\\n\x01é', b"\x00\xff", None, True, 5]}) == '{"a":["q\\"\\\\\\n\\u0001é","AP8=",null,true,5]}'
+
+
+def test_random_bytes_raise_nothing_outside_the_tree() -> None:
+    source = random.Random(2)
+    topics = (decode_consumer_offsets, decode_transaction_state, decode_share_group_state)
+    for _ in range(3000):
+        key = struct.pack(">h", source.randrange(-1, 25)) + source.randbytes(source.randrange(30))
+        value = struct.pack(">h", source.randrange(-1, 5)) + source.randbytes(source.randrange(60))
+        for decode in topics:
+            try:
+                decode(key, value)
+            except CorruptBatch as error:
+                assert error.reason == "payload"
+        framed = b"\x01" + bytes([source.randrange(30), source.randrange(4)]) + source.randbytes(source.randrange(60))
+        for framed_decode in (decode_cluster_metadata, decode_remote_log_metadata):
+            try:
+                framed_decode(framed)
+            except CorruptBatch as error:
+                assert error.reason == "payload"

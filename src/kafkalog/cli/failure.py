@@ -11,12 +11,14 @@ import click
 from kafkalog import __version__
 from kafkalog.errors import (
     CodecError,
+    CorruptBatch,
     KafkaLogError,
     LimitExceeded,
     NoLogs,
     SegmentChanged,
     SegmentError,
     StorageError,
+    TornTail,
     UnsupportedFormat,
     UsageError,
 )
@@ -69,8 +71,8 @@ def exit_code(error: BaseException) -> int:
     return BUG
 
 
-def describe(error: BaseException, *, on_damage: str = "strict") -> str:
-    """One to three lines about `error`, safe for a terminal."""
+def describe(error: BaseException, *, on_damage: str | None = "strict") -> str:
+    """One to three lines about `error`, safe for a terminal; `on_damage` None is a command that knows no such choice."""
     return printable_lines("\n".join([_what(error), *_advice(error, on_damage)]))
 
 
@@ -93,11 +95,13 @@ def _one_line(text: str) -> str:
     return text.replace("\n", "\\n")
 
 
-def _advice(error: BaseException, on_damage: str) -> list[str]:
+def _advice(error: BaseException, on_damage: str | None) -> list[str]:
     if isinstance(error, click.UsageError) and error.ctx is not None:
         return [f"'{error.ctx.command_path} --help' shows what it takes."]
     if isinstance(error, NoLogs):
         return ["Give a folder of log.dirs, a topic-partition folder, or one segment file."]
+    if on_damage is None and isinstance(error, LimitExceeded | CorruptBatch | TornTail):
+        return ["To see what is behind it: kafkalog table records FILE --on-damage salvage."]
     if isinstance(error, LimitExceeded):
         return ["Read on without it: --on-damage skip. Or raise the limit in Python: read(..., limits=kafkalog.Limits(...))."]
     if isinstance(error, SegmentChanged):
@@ -120,7 +124,7 @@ def warn(text: str) -> None:
         sys.stderr.flush()
 
 
-def report_failure(error: BaseException, *, on_damage: str = "strict") -> int:
+def report_failure(error: BaseException, *, on_damage: str | None = "strict") -> int:
     """Tell the user about `error`; the exit code."""
     code = exit_code(error)
     if code == BROKEN_PIPE:

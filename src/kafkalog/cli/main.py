@@ -10,6 +10,7 @@ import click
 
 from kafkalog import __version__
 
+from .dump import dump
 from .estimate import estimate
 from .explain import explain
 from .failure import CLEAN, report_failure
@@ -46,7 +47,7 @@ def kafkalog(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for command in (estimate, explain, ingest, ls, table):
+for command in (dump, estimate, explain, ingest, ls, table):
     kafkalog.add_command(command)
 
 

@@ -11,12 +11,16 @@ MAX_SEQUENCE: Final = (1 << 31) - 1
 def increment_sequence(sequence: int, increment: int) -> int:
     """The sequence number `increment` steps after `sequence`.
 
-    A negative increment comes only from a record that claims an offset before its batch; the number is then the meaningless one
-    that Kafka's 32-bit arithmetic arrives at.
+    A negative increment comes only from a record that claims an offset before its batch, a negative sequence from damage; the
+    number is then the meaningless one that Kafka's 32-bit arithmetic arrives at.
     """
-    if increment < 0:
-        return (sequence + increment) % (1 << 32) - (1 << 31)
-    return (sequence + increment) & MAX_SEQUENCE
+    if sequence > _as_int32(MAX_SEQUENCE - increment):
+        return _as_int32(increment - (MAX_SEQUENCE - sequence) - 1)
+    return _as_int32(sequence + increment)
+
+
+def _as_int32(value: int) -> int:
+    return (value + (1 << 31)) % (1 << 32) - (1 << 31)
 
 
 def decrement_sequence(sequence: int, decrement: int) -> int:

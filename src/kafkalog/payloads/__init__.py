@@ -1,93 +1,25 @@
-"""What is in a key or value: JSON and Avro, decoded column-wise into Arrow.
+"""What keys and values mean where Kafka itself writes them: the records of its internal topics.
 
-A decoder takes an array of bytes and gives an array of one fixed type. What does not decode is null there and marked, so that the
-caller can keep the bytes: nothing is lost.
+Every decoder is a function of bytes that returns plain dictionaries with Kafka's own field names; bytes that are no such record
+raise CorruptBatch("payload"). Values that applications wrote, as JSON or Avro, are decoded column-wise by `values`.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from .coordinator import (
+    CoordinatorRecord,
+    decode_consumer_offsets,
+    decode_share_group_state,
+    decode_transaction_state,
+)
+from .metadata import MetadataRecord, decode_cluster_metadata, decode_remote_log_metadata
 
-from kafkalog.errors import UsageError
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pyarrow as pa
-    from numpy.typing import NDArray
-
-FORMATS: Final = ("json", "avro")
-
-
-@dataclass(frozen=True)
-class PayloadSpec:
-    """How values are encoded. `schema` is DDL for JSON and Avro's own JSON for Avro; None where it is still to be inferred.
-
-    With `is_inferred` a field that the schema does not have makes a value undecodable, so that it is kept as it is.
-    """
-
-    format: str
-    schema: str | None = None
-    is_inferred: bool = False
-    registry_prefix: bool = False
-
-    def __post_init__(self) -> None:
-        if self.format not in FORMATS:
-            raise UsageError(f"unknown encoding of values {self.format!r}; there are {', '.join(FORMATS)}")
-        if self.format == "avro" and self.schema is None:
-            raise UsageError("Avro needs the schema that the values were written with")
-        if self.format != "avro" and self.registry_prefix:
-            raise UsageError("the prefix of a schema registry belongs to Avro")
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-
-class Decoder(Protocol):
-    """Bytes into columns."""
-
-    @property
-    def type(self) -> pa.DataType: ...
-
-    def decode(self, values: pa.Array) -> tuple[pa.Array, NDArray[np.bool_]]:
-        """The decoded values, null where a value is null or does not decode; and where it does not."""
-        ...
-
-
-def make_decoder(spec: PayloadSpec) -> Decoder:
-    """The decoder for values of that kind; UsageError for a schema that it cannot follow."""
-    if spec.schema is None:
-        raise UsageError("the schema is not known yet; infer it from a sample first")
-    if spec.format == "json":
-        from .ddl import parse_schema
-        from .json import JsonDecoder
-
-        return JsonDecoder(parse_schema(spec.schema), ignore_unknown=not spec.is_inferred)
-    from .avro import AvroDecoder
-
-    return AvroDecoder(spec.schema, registry_prefix=spec.registry_prefix)
-
-
-def normalised(spec: PayloadSpec) -> PayloadSpec:
-    """The same with its schema spelled in one way, so that two spellings compare equal; UsageError for one that is no schema."""
-    if spec.schema is None:
-        return spec
-    if spec.format == "json":
-        from .ddl import parse_schema, spell_schema
-
-        schema = spell_schema(parse_schema(spec.schema))
-    else:
-        from .avro import spell_schema as spell_avro
-
-        schema = spell_avro(spec.schema)
-    made = PayloadSpec(spec.format, schema, spec.is_inferred, spec.registry_prefix)
-    make_decoder(made)
-    return made
-
-
-def infer_schema(spec: PayloadSpec, sample: pa.Array) -> PayloadSpec:
-    """The spec with the schema of a sample of values; only JSON says enough about itself."""
-    from .ddl import spell_schema
-    from .json import infer_type
-
-    return PayloadSpec(spec.format, spell_schema(infer_type(sample)), True, spec.registry_prefix)
+__all__ = [
+    "CoordinatorRecord",
+    "MetadataRecord",
+    "decode_cluster_metadata",
+    "decode_consumer_offsets",
+    "decode_remote_log_metadata",
+    "decode_share_group_state",
+    "decode_transaction_state",
+]

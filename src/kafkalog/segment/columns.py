@@ -133,11 +133,10 @@ class RecordColumns:
         for name in ("headers", "headers_raw"):
             if name in columns:
                 self._arrays[name] = self._headers(name)
-        self.used = self._use()
         del self._keys, self._values, self._header_keys, self._header_values
 
-    def _use(self) -> Room:
-        """The room that was needed."""
+    def used(self) -> Room:
+        """The room that was needed; asked for before `close`."""
         headers = int(self._header_offsets[self.rows]) if self.wants & layout.HEADERS else 0
         header_bytes = max(int(self._header_keys.offsets[headers]), int(self._header_values.offsets[headers]))
         if not self.wants:

@@ -114,6 +114,13 @@ class RecordDecoder:
         """Whether the kernel that decodes can check as well, which is faster by the time that a walk through memory takes."""
         return not window.facts[scan.LEGACY_COUNT] and native.crc32c_function() != native.NOT_FOUND
 
+    def keep(self, group: RecordColumns, payloads: Ints, decoded: DecodedWindow) -> None:
+        """Take what was decoded of these payloads; their window and arena are used again afterwards."""
+        if group.rows:
+            self.expectation.learn(group, payloads)
+            group.close(payloads, self.columns)
+            decoded.groups.append(group)
+
     def _without(self, bad: NDArray[np.int64], chosen: NDArray[np.int64], decoded: DecodedWindow) -> NDArray[np.int64]:
         """What is left to decode when the checksums of `bad` do not fit."""
         for entry in bad[:1] if self.stop_at_problem else bad:
@@ -228,8 +235,11 @@ class _Work:
         while first < self.stop:
             group = self._new_group(first)
             after = self._fill(group, first, tools)
-            if group.rows:
-                self._close(group, first, after)
+            if after > first:
+                payloads = self.payloads[:, first:after]
+                intact = payloads[layout.STATE] != layout.DROPPED
+                payloads = np.ascontiguousarray(payloads if intact.all() else payloads[:, intact])
+                self.decoder.keep(group, payloads, self.decoded)
             first = after
 
     def _new_group(self, first: int) -> RecordColumns:
@@ -267,13 +277,6 @@ class _Work:
                 if self.decoder.stop_at_problem:
                     self.stop = number
                     return int(number)
-
-    def _close(self, group: RecordColumns, first: int, after: int) -> None:
-        payloads = self.payloads[:, first:after]
-        intact = payloads[layout.STATE] != layout.DROPPED
-        group.close(np.ascontiguousarray(payloads if intact.all() else payloads[:, intact]), self.decoder.columns)
-        self.decoder.expectation.learn(group, payloads)
-        self.decoded.groups.append(group)
 
     def _error(self, status: int, number: int) -> SegmentError:
         entry = int(self.payloads[layout.ENTRY, number])

@@ -45,8 +45,8 @@ class Expectation:
 
     def learn(self, group: RecordColumns, payloads: Ints) -> None:
         """From a group that was filled from these payloads."""
-        stored = max(int(group.entry_fields[scan.SIZE].sum()), 1)
+        stored = max(int(group.window.table[scan.SIZE, payloads[layout.ENTRY]].sum()), 1)
         self.payload = max(int((payloads[layout.STOP] - payloads[layout.START]).sum()), 1) / stored
-        used = group.used
+        used = group.used()
         self.keys, self.values = used.key_bytes / stored, used.value_bytes / stored
         self.headers, self.header_bytes = used.headers / stored, used.header_bytes / stored

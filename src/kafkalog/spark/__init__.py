@@ -40,7 +40,7 @@ def ingest(
     an Avro schema; `registry_prefix` is for values with the five bytes of a schema registry in front.
     `on_progress(done, total)` is told about tasks; `dry_run` only plans.
     """
-    from kafkalog.payloads import PayloadSpec, normalised
+    from kafkalog.payloads.values import PayloadSpec, normalised
 
     from .ingestion.executors import make_executor
     from .ingestion.options import IngestOptions

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kafkalog.payloads import PayloadSpec
+from kafkalog.payloads.values import PayloadSpec
 
 from ..errors import bad_option
 from ..options import ISOLATIONS, SourceOptions, parse_options

@@ -8,7 +8,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkalog.payloads import Decoder, infer_schema, make_decoder
+from kafkalog.payloads.values import Decoder, infer_schema, make_decoder
 from kafkalog.tables.logs import Logs
 
 from .options import IngestOptions

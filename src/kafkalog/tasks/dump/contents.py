@@ -1,0 +1,109 @@
+"""Texts of keys and values as DumpLogSegments prints them with one of its decoders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kafkalog.errors import CorruptBatch, UsageError
+from kafkalog.format.text import decode_utf8
+from kafkalog.payloads import (
+    CoordinatorRecord,
+    decode_cluster_metadata,
+    decode_consumer_offsets,
+    decode_remote_log_metadata,
+    decode_share_group_state,
+    decode_transaction_state,
+)
+from kafkalog.payloads.coordinator import UnknownRecordType
+from kafkalog.payloads.json_text import json_text
+
+from .options import Contents
+from .remote_log import remote_log_text
+
+Texts = tuple[str | None, str | None]
+
+
+def _coordinator_texts(decode: Callable[[bytes, bytes | None], CoordinatorRecord]) -> Contents:
+    def texts(offset: int, key: bytes | None, value: bytes | None) -> Texts:
+        if key is None:
+            raise CorruptBatch("payload", base_offset=offset, detail="a record without a key, which this decoder cannot read")
+        try:
+            record = decode(key, value)
+        except UnknownRecordType as error:
+            return f"Unknown record type {error.type} at offset {offset}, skipping.", None
+        except CorruptBatch as error:
+            return f"Error at offset {offset}, skipping. {error.detail}", None
+        key_text = json_text({"type": str(record.type), "data": record.key})
+        if record.value is None:
+            return key_text, "<DELETE>"
+        return key_text, json_text({"version": str(record.version), "data": record.value})
+
+    return texts
+
+
+def _cluster_metadata_texts(offset: int, key: bytes | None, value: bytes | None) -> Texts:
+    try:
+        record = decode_cluster_metadata(_present(value))
+    except CorruptBatch as error:
+        return None, f"Error at {offset}, skipping. {error.detail}"
+    content: dict[str, Any] = {"type": record.name, "version": record.version, "data": record.data}
+    return None, json_text(content)
+
+
+def _remote_log_metadata_texts(offset: int, key: bytes | None, value: bytes | None) -> Texts:
+    try:
+        return None, remote_log_text(decode_remote_log_metadata(_present(value)))
+    except CorruptBatch as error:
+        return None, f"Error at offset {offset}, skipping. {error.detail}"
+
+
+def _present(value: bytes | None) -> bytes:
+    if value is None:
+        raise CorruptBatch("payload", detail="null")
+    return value
+
+
+# By the name of DumpLogSegments' option; of several, the first one here counts.
+DECODERS: dict[str, Contents] = {
+    "offsets-decoder": _coordinator_texts(decode_consumer_offsets),
+    "transaction-log-decoder": _coordinator_texts(decode_transaction_state),
+    "cluster-metadata-decoder": _cluster_metadata_texts,
+    "remote-log-metadata-decoder": _remote_log_metadata_texts,
+    "share-group-state-decoder": _coordinator_texts(decode_share_group_state),
+}
+
+
+def _integer_text(size: int) -> Callable[[bytes], str]:
+    def text(content: bytes) -> str:
+        if len(content) < size:
+            raise CorruptBatch("payload", expected=f"an integer of {size} bytes", found=f"{len(content)} bytes")
+        return str(int.from_bytes(content[:size], "big", signed=True))
+
+    return text
+
+
+# By the class that Kafka's tool takes. Its DefaultDecoder is left out: it prints the address of a Java array.
+STRING_DECODER = "org.apache.kafka.tools.api.StringDecoder"
+CLASSES: dict[str, Callable[[bytes], str]] = {
+    STRING_DECODER: decode_utf8,
+    "org.apache.kafka.tools.api.IntegerDecoder": _integer_text(4),
+    "org.apache.kafka.tools.api.LongDecoder": _integer_text(8),
+}
+
+
+def class_contents(key_class: str, value_class: str) -> Contents:
+    """Contents decoded by these classes; UsageError for one that is not known here."""
+    for name in (key_class, value_class):
+        if name not in CLASSES:
+            known = ", ".join(CLASSES)
+            raise UsageError(f"decoder class {name}: a class of Java's cannot be loaded here. There are: {known}")
+
+    def texts(offset: int, key: bytes | None, value: bytes | None) -> Texts:
+        return _text(key_class, key), _text(value_class, value)
+
+    return texts
+
+
+def _text(name: str, content: bytes | None) -> str | None:
+    return None if content is None else CLASSES[name](content)

@@ -1,0 +1,73 @@
+"""What does not fit, told after all files as DumpLogSegments tells it on standard error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Pairs = list[tuple[int, int]]
+
+
+class OffsetGaps(Protocol):
+    """Where the offsets of a log do not follow each other."""
+
+    def lines(self, path: str) -> Iterator[str]: ...
+
+
+@dataclass
+class Findings:
+    """Findings by the absolute path of their file."""
+
+    index_mismatches: dict[str, dict[int, int]] = field(default_factory=dict)  # offset in the index -> in the log
+    timestamp_mismatches: dict[str, Pairs] = field(default_factory=dict)  # timestamp in the index, in the log
+    disordered_timestamps: dict[str, Pairs] = field(default_factory=dict)  # timestamp, the one before it
+    offsets_not_found: dict[str, Pairs] = field(default_factory=dict)  # offset in the index, nearest in the log
+    gaps: dict[str, OffsetGaps] = field(default_factory=dict)
+
+    def lines(self) -> Iterator[str]:
+        """One line after the other, without line ends."""
+        for path, mismatches in self.index_mismatches.items():
+            yield f"Mismatches in :{path}"
+            for offset in sorted(mismatches, reverse=True):
+                yield f"  Index offset: {offset}, log offset: {mismatches[offset]}"
+        for path, pairs in self.timestamp_mismatches.items():
+            yield f"Found timestamp mismatch in :{path}"
+            yield from (f"  Index timestamp: {stored}, log timestamp: {found}" for stored, found in pairs)
+        for path, pairs in self.disordered_timestamps.items():
+            yield f"Found out of order timestamp in :{path}"
+            yield from (f"  Index timestamp: {stored}, Previously indexed timestamp: {before}" for stored, before in pairs)
+        for path, pairs in self.offsets_not_found.items():
+            yield f"The following indexed offsets are not found in :{path}"
+            yield from (f"Indexed offset: {stored}, found log offset: {found}" for stored, found in pairs)
+        for path, gaps in self.gaps.items():
+            yield from gaps.lines(path)
+
+
+class Gaps:
+    """Records whose offset is not the one before it plus one, of one file; kept in arrays, for there may be millions."""
+
+    def __init__(self) -> None:
+        self.last_offset = -1
+        self.parts: list[NDArray[np.int64]] = []
+
+    def add(self, offsets: NDArray[np.int64]) -> None:
+        """The next records of the file."""
+        if not len(offsets):
+            return
+        before = np.concatenate([[self.last_offset], offsets[:-1]])
+        rows = np.flatnonzero(offsets != before + 1)
+        if len(rows):
+            self.parts.append(np.stack([before[rows], offsets[rows]]))
+        self.last_offset = int(offsets[-1])
+
+    def lines(self, path: str) -> Iterator[str]:
+        """Ascending; of several gaps behind the same offset the last one counts, as in the map that Kafka's tool fills."""
+        pairs: NDArray[Any] = np.concatenate(self.parts, axis=1)[:, ::-1]
+        offsets, rows = np.unique(pairs[0], return_index=True)
+        yield f"Non-consecutive offsets in {path}"
+        for offset, row in zip(offsets.tolist(), rows.tolist(), strict=True):
+            yield f"  {offset} is followed by {pairs[1, row]}"
