@@ -6,7 +6,7 @@ import contextlib
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,8 @@ ROOT = HERE.parents[2]
 JARS = ROOT / "build" / "live" / "jars"
 START_SECONDS = 90
 STOP_SECONDS = 30
+# The plain compiler and collector, for a broker that lives for some seconds only.
+SHORT_LIVED = ("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 CLUSTER_ID = "S2Fma2Fsb2dMaXZlVGVzdA"
 
 # Small segments, so that the log rolls while it is read; one partition of everything internal, so that it starts fast.
@@ -56,7 +58,9 @@ def resolve_jars() -> str | None:
 
 
 @contextlib.contextmanager
-def running_broker(folder: Path, settings: Mapping[str, str] | None = None) -> Iterator[Broker]:
+def running_broker(
+    folder: Path, settings: Mapping[str, str] | None = None, java_options: Sequence[str] = SHORT_LIVED
+) -> Iterator[Broker]:
     """A broker with its files below `folder`; it is stopped, by its own process id, when the block ends.
 
     `settings` go over the properties given here. A folder that a broker has used before is opened again.
@@ -70,7 +74,8 @@ def running_broker(folder: Path, settings: Mapping[str, str] | None = None) -> I
     if not log_directory.exists():
         _run_java(folder, "kafka.tools.StorageTool", "format", "--cluster-id", CLUSTER_ID, "--config", str(properties))
     with (folder / "broker.txt").open("wb") as output:
-        process = subprocess.Popen(_java(folder, "kafka.Kafka", str(properties)), stdout=output, stderr=subprocess.STDOUT)
+        command = _java(folder, "kafka.Kafka", str(properties), options=java_options)
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
         try:
             _wait_for(process, port, folder / "broker.txt")
             yield Broker(f"127.0.0.1:{port}", log_directory)
@@ -83,10 +88,9 @@ def running_broker(folder: Path, settings: Mapping[str, str] | None = None) -> I
                 process.wait()
 
 
-def _java(folder: Path, program: str, *arguments: str) -> list[str]:
-    # The plain compiler and collector: the broker lives for some seconds only.
-    options = ["-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true"]
-    return ["java", *options, f"-Djava.io.tmpdir={folder}", "-cp", f"{JARS}/*", program, *arguments]
+def _java(folder: Path, program: str, *arguments: str, options: Sequence[str] = SHORT_LIVED) -> list[str]:
+    settings = [*options, "-Djava.net.preferIPv4Stack=true", f"-Djava.io.tmpdir={folder}"]
+    return ["java", *settings, "-cp", f"{JARS}/*", program, *arguments]
 
 
 def _run_java(folder: Path, program: str, *arguments: str) -> None:
