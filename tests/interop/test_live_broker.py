@@ -18,10 +18,12 @@ import kafkalog
 from tests.conftest import require, unavailable
 from tests.interop.live import clients
 from tests.interop.live.broker import ROOT, Broker, resolve_jars, running_broker
+from tests.spark import conftest as spark_tests
 
 Row = tuple[int, bytes]
 
 pytestmark = pytest.mark.slow
+spark = spark_tests.spark
 
 
 @pytest.fixture(scope="module")
@@ -143,6 +145,37 @@ def test_transactions_read_as_a_real_consumer_reads_them_while_they_come_and_aft
     aborted = sum(clients.is_aborted(turn) for turn in range(clients.TRANSACTIONS - 1))
     assert (states.count("open"), states.count("aborted")) == (1, aborted)
     _read_everything(broker)
+
+
+def test_spark_streams_active_segments_while_producers_write_to_them(broker: Broker, spark: Any, tmp_path: Path) -> None:
+    found: dict[str, list[Row]] = {"streamed": [], "ledger": []}
+    sizes: list[int] = []
+
+    def take(batch: Any, _: int) -> None:
+        rows = batch.collect()
+        sizes.append(len(rows))
+        for row in rows:
+            found[row.topic].append((row.offset, bytes(row.value)))
+
+    options = {"subscribePattern": "streamed|ledger", "startingOffsets": "earliest", "isolation": "read_committed"}
+    frame = spark.readStream.format("kafkalog").options(**options).schema("topic string, offset long, value binary")
+    writer = frame.load(str(broker.log_directory)).writeStream.foreachBatch(take)
+    query = writer.option("checkpointLocation", str(tmp_path)).trigger(processingTime="20 milliseconds").start()
+    while not sizes and query.isActive:  # it runs before there is anything to read
+        time.sleep(0.05)
+    with _writing(broker, "produce", "streamed"), _writing(broker, "transactions", "ledger"):
+        pass
+    expected = {
+        "streamed": [(number, clients.value_of(number)) for number in range(clients.RECORDS)],
+        "ledger": _consumed(broker, "ledger", "read_committed"),
+    }
+    deadline = time.monotonic() + 60
+    while query.isActive and sum(map(len, found.values())) < sum(map(len, expected.values())) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    query.stop()
+    assert query.exception() is None
+    assert {topic: sorted(rows) for topic, rows in found.items()} == expected
+    assert len(sizes) > 2
 
 
 def _read_everything(broker: Broker) -> None:

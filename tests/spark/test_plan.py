@@ -23,8 +23,9 @@ from kafkalog.log.reading import ReadOptions
 from kafkalog.log.report import ReadReport
 from kafkalog.segment.decode import RecordRange
 from kafkalog.spark.errors import SparkSourceError
-from kafkalog.spark.options import parse_options
-from kafkalog.spark.plan import Part, Split, as_segment, find_offset_at, plan_splits
+from kafkalog.spark.options import for_batch, for_stream, parse_options
+from kafkalog.spark.plan import find_offset_at, plan_splits
+from kafkalog.spark.splits import Part, Split, as_segment
 from kafkalog.storage import open_store
 from kafkalog.tables.records import record_batches
 from kafkalog.tables.schemas import find_table
@@ -296,7 +297,7 @@ BAD: list[tuple[dict[str, str], str]] = [
     ({"path": "/a", "assign": '{"orders":0}'}, "option assign="),
     ({"path": "/a", "startingOffsets": "latest"}, "option startingOffsets='latest': not allowed in a batch read"),
     ({"path": "/a", "startingOffsets": '{"t":{"0":-1}}'}, "-1 (latest) is not allowed here"),
-    ({"path": "/a", "endingOffsets": "earliest"}, "option endingOffsets='earliest': not allowed in a batch read"),
+    ({"path": "/a", "endingOffsets": "earliest"}, "option endingOffsets='earliest': not allowed; allowed are 'latest' and JSON"),
     ({"path": "/a", "endingOffsets": '{"t":{"0":-2}}'}, "-2 (earliest) is not allowed here"),
     ({"path": "/a", "endingOffsets": '{"t":{"0":-3}}'}, "option endingOffsets="),
     ({"path": "/a", "startingTimestamp": "today"}, "option startingTimestamp='today': allowed are milliseconds"),
@@ -310,12 +311,36 @@ BAD: list[tuple[dict[str, str], str]] = [
 @pytest.mark.parametrize(("options", "message"), BAD)
 def test_a_bad_option_is_named_with_its_value_and_what_is_allowed(options: dict[str, str], message: str) -> None:
     with pytest.raises(SparkSourceError, match="^KAFKALOG_BAD_OPTION: .*" + re.escape(message)):
-        parse_options(options)
+        for_batch(parse_options(options))
+
+
+BAD_IN_STREAMS: list[tuple[dict[str, str], str]] = [
+    ({"endingOffsets": "latest"}, "option endingOffsets='latest': not allowed in a stream"),
+    ({"endingTimestamp": "5"}, "option endingTimestamp='5': not allowed in a stream"),
+    ({"endingOffsetsByTimestamp": '{"t":{"0":5}}'}, "option endingOffsetsByTimestamp="),
+    ({"table": "batches"}, "option table='batches': not allowed in a stream; allowed is records"),
+    ({"maxOffsetsPerTrigger": "0"}, "option maxOffsetsPerTrigger='0': allowed is a whole number above 0"),
+    ({"maxBytesPerTrigger": "1k"}, "option maxBytesPerTrigger='1k'"),
+    ({"minOffsetsPerTrigger": "6", "maxOffsetsPerTrigger": "5"}, "option minOffsetsPerTrigger=6: not allowed above maxOffsets"),
+    ({"maxTriggerDelay": "soon"}, "option maxTriggerDelay='soon': allowed is a time such as 30s"),
+    ({"upTo": "end"}, "option upTo='end': allowed are logEnd, highWatermark"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), BAD_IN_STREAMS)
+def test_a_bad_option_of_a_stream_is_named_with_its_value_and_what_is_allowed(options: dict[str, str], message: str) -> None:
+    with pytest.raises(SparkSourceError, match="^KAFKALOG_BAD_OPTION: .*" + re.escape(message)):
+        for_stream(parse_options({"path": "/a", **options}))
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("15m", 900), ("10S", 10), ("250", 0.25), ("250ms", 0.25), ("2h", 7200)])
+def test_the_trigger_delay_is_a_time_as_spark_writes_it(text: str, seconds: float) -> None:
+    assert parse_options({"path": "/a", "maxTriggerDelay": text}).admission.max_delay_seconds == seconds
 
 
 def test_options_of_brokers_and_streams_are_accepted(caplog: pytest.LogCaptureFixture) -> None:
     options = {"path": "/a", "kafka.bootstrap.servers": "x:9092", "groupIdPrefix": "g", "maxOffsetsPerTrigger": "5"}
-    parse_options(options)
+    for_batch(parse_options(options))
     assert "maxOffsetsPerTrigger has no effect on a batch read" in caplog.text
 
 

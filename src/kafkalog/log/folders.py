@@ -58,16 +58,25 @@ def _is_segment_file(entry: Entry) -> bool:
     return parsed is not None and parsed.kind in names.SEGMENT_KINDS
 
 
+def read_high_watermarks(store: Store, log_directory: str) -> dict[tuple[str, int], int] | None:
+    """The high watermark of each partition as the broker last noted it; None where there is no such file to read."""
+    return _read_checkpoint(store, log_directory, names.REPLICATION_CHECKPOINT)
+
+
 def _log_starts(store: Store, log_directory: str) -> dict[tuple[str, int], int]:
+    return _read_checkpoint(store, log_directory, names.LOG_START_CHECKPOINT) or {}
+
+
+def _read_checkpoint(store: Store, log_directory: str, name: str) -> dict[tuple[str, int], int] | None:
     try:
-        path = store.join(log_directory, names.LOG_START_CHECKPOINT)
+        path = store.join(log_directory, name)
         entry = store.stat(path)
         if entry is None or entry.kind != "file":
-            return {}
+            return None
         found = decode_offset_checkpoint(store.read_small(path, SMALL_FILE))
     except KafkaLogError:
-        return {}
-    return {(start.topic, start.partition): start.offset for start in found}
+        return None
+    return {(noted.topic, noted.partition): noted.offset for noted in found}
 
 
 def _listed_partition(store: Store, folder: str, starts: dict[tuple[str, int], int]) -> Partition:

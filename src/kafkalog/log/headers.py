@@ -40,10 +40,11 @@ def iter_headers(partition: Partition, limits: Limits, unread: ReadReport | None
 def replay_transactions(partition: Partition, limits: Limits, unread: ReadReport | None = None) -> TransactionReplay:
     """All transactions of the partition. A marker whose checksum does not fit is none: its transaction stays open."""
     headers = iter_headers(partition, limits, unread)
-    return TransactionReplay().replay(_without_damaged_markers(source, fields) for source, fields in headers)
+    return TransactionReplay().replay(without_damaged_markers(source, fields) for source, fields in headers)
 
 
-def _without_damaged_markers(source: ByteSource, fields: Ints) -> Ints:
+def without_damaged_markers(source: ByteSource, fields: Ints) -> Ints:
+    """The headers but for markers whose checksum does not fit."""
     markers = np.flatnonzero((fields[scan.ATTRIBUTES] & batch.CONTROL != 0) & (fields[scan.MAGIC] == 2))
     positions, sizes, stored = fields[:, markers][[scan.POSITION, scan.SIZE, scan.CRC]].tolist()
     damaged = [

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkalog.format import batch, control
+from kafkalog.format.names import MAX_OFFSET
 from kafkalog.kernels import scan
 from kafkalog.kernels.bytes import Ints
 
@@ -91,11 +92,22 @@ class TransactionReplay:
         """Where a read_committed consumer has to wait, or None when nothing is open."""
         return min((transaction.first_offset for transaction in self.open.values()), default=None)
 
-    def aborted(self) -> AbortedRanges:
-        return AbortedRanges([transaction for transaction in self.finished if transaction.state == "aborted"])
+    def aborted(self, start_offset: int = 0, stop_offset: int = MAX_OFFSET) -> AbortedRanges:
+        return AbortedRanges(
+            transaction
+            for transaction in self.finished
+            if transaction.state == "aborted"
+            and transaction.marker_offset >= start_offset
+            and transaction.first_offset < stop_offset
+        )
 
-    def committed(self) -> Committed:
-        return Committed(self.aborted(), self.first_open_offset)
+    def committed(self, start_offset: int = 0, stop_offset: int = MAX_OFFSET) -> Committed:
+        """What a reader of these offsets has to know."""
+        return Committed(self.aborted(start_offset, stop_offset), self.first_open_offset)
+
+    def forget_before(self, offset: int) -> None:
+        """Drop the transactions that ended below `offset`."""
+        self.finished = [transaction for transaction in self.finished if transaction.marker_offset >= offset]
 
 
 class Committed(NamedTuple):

@@ -16,7 +16,7 @@ from kafkalog.tables.schemas import find_table
 
 from .errors import BAD_SCHEMA, BAD_TIMESTAMP, NULL_VALUE, SparkSourceError, bad_option
 from .options import METADATA_COLUMN, SourceOptions
-from .plan import FileSlice
+from .splits import FileSlice
 
 # Measured: fewer rows cost more in the JVM, more rows gain nothing and hold memory.
 BATCH_ROWS: Final = 10_000

@@ -33,6 +33,10 @@ NO_MATCH: Final = ("error", "latest")
 STRATEGIES: Final = ("subscribe", "subscribePattern", "assign")
 STARTS: Final = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
 ENDS: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
+UP_TO: Final = {"logend": "logEnd", "highwatermark": "highWatermark"}
+STREAM_TABLES: Final = ("records",)
+MAX_TRIGGER_DELAY: Final = "15m"
+TIME_UNITS: Final = {"": 0.001, "us": 1e-6, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 STREAM_ONLY: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger")
 BROKER_ONLY: Final = (
     "groupIdPrefix",
@@ -64,6 +68,7 @@ OWN: Final = (
     "maxRecordsPerPartition",
     "maxPartitionBytes",
     "startingOffsetsByTimestampStrategy",
+    "upTo",
 )
 KNOWN: Final = {name.lower(): name for name in (*OWN, *STRATEGIES, *STARTS, *ENDS, *STREAM_ONLY, *BROKER_ONLY)}
 
@@ -74,13 +79,26 @@ TopicPartition = tuple[str, int]
 class Bound:
     """One end of the range to read.
 
-    `kind`: "earliest", "latest", "offsets" or "timestamps" (`at` says which for each partition), "timestamp" (`timestamp_ms`).
+    `kind`: "default" where no option says, "earliest", "latest", "offsets" or "timestamps" (`at` says which for each
+    partition), "timestamp" (`timestamp_ms`).
     """
 
     kind: str
     option: str
     at: Mapping[TopicPartition, int] = field(default_factory=dict)
     timestamp_ms: int = -1
+    value: str = ""  # as it was given
+
+
+@dataclass(frozen=True)
+class Admission:
+    """How much a micro-batch of a stream may take, and how long it may wait for more; `given` are the options that say so."""
+
+    given: tuple[str, ...] = ()
+    max_offsets: int | None = None
+    min_offsets: int | None = None
+    max_delay_seconds: float = 900.0
+    max_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -105,17 +123,22 @@ class SourceOptions:
     subscribe: tuple[str, ...] | None = None
     subscribe_pattern: str | None = None
     assign: frozenset[TopicPartition] | None = None
+    up_to_high_watermark: bool = False
+    admission: Admission = field(default_factory=Admission)
 
 
 def parse_options(given: Mapping[str, str]) -> SourceOptions:
-    """The options of a `load()`; SparkSourceError with option, value and what is allowed."""
+    """The options of a `load()`; SparkSourceError with option, value and what is allowed.
+
+    Spark does not say here whether a batch or a stream will be read: `for_batch` and `for_stream` know what only one may have.
+    """
     values = _Values(given)
     table = values.choice("table", TABLE_NAMES, str.lower) or "records"
     _check_ranges_apply(values, table)
     return SourceOptions(
         paths=_paths(values),
-        starting=_bound(values, STARTS, "earliest"),
-        ending=_bound(values, ENDS, "latest"),
+        starting=_bound(values, STARTS),
+        ending=_ending(values),
         table=table,
         mode=values.choice("mode", MODES, str.upper) or MODES[0],
         corrupt_column=_column_name(values),
@@ -128,8 +151,32 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         min_partitions=values.positive("minPartitions"),
         max_records_per_partition=values.positive("maxRecordsPerPartition"),
         max_partition_bytes=values.positive("maxPartitionBytes"),
+        up_to_high_watermark=values.choice("upTo", tuple(UP_TO.values()), _up_to) == "highWatermark",
+        admission=_admission(values),
         **_strategy(values),
     )
+
+
+def for_batch(options: SourceOptions) -> SourceOptions:
+    """The options, if a batch read may have them."""
+    starting = options.starting
+    if starting.kind == "latest":
+        allowed = "not allowed in a batch read; allowed are 'earliest' and JSON by partition"
+        raise bad_option(starting.option, starting.value, allowed)
+    if starting.kind == "offsets" and LATEST in starting.at.values():
+        raise bad_option(starting.option, starting.value, "-1 (latest) is not allowed here in a batch read")
+    for option in options.admission.given:
+        LOGGER.warning("option %s has no effect on a batch read", option)
+    return options
+
+
+def for_stream(options: SourceOptions) -> SourceOptions:
+    """The options, if a stream may have them."""
+    if options.ending.kind != "default":
+        raise bad_option(options.ending.option, options.ending.value, "not allowed in a stream, which has no end")
+    if options.table not in STREAM_TABLES:
+        raise bad_option("table", options.table, f"not allowed in a stream; allowed is {', '.join(STREAM_TABLES)}")
+    return options
 
 
 class _Values:
@@ -167,11 +214,9 @@ class _Values:
 def _check_known(name: str, value: str) -> None:
     if name in REFUSED:
         raise bad_option(name, value, f"not allowed: {REFUSED[name]}")
-    if name in (option.lower() for option in STREAM_ONLY):
-        LOGGER.warning("option %s has no effect on a batch read", KNOWN[name])
-    elif name == "kafka.isolation.level":
+    if name == "kafka.isolation.level":
         return
-    elif name.startswith("kafka.") or name in (option.lower() for option in BROKER_ONLY):
+    if name.startswith("kafka.") or name in (option.lower() for option in BROKER_ONLY):
         LOGGER.info("option %s has no effect: no broker is asked", name)
     elif name not in KNOWN:
         near = difflib.get_close_matches(name, KNOWN, 1)
@@ -263,26 +308,59 @@ def _assigned(text: str) -> list[TopicPartition]:
     return pairs
 
 
-def _bound(values: _Values, names: tuple[str, str, str], default: str) -> Bound:
+def _bound(values: _Values, names: tuple[str, str, str]) -> Bound:
     """The end of the range that the first of `names` (all partitions, by timestamp, by offset) gives."""
     timestamp, by_timestamp, offsets = ((name, values.text(name)) for name in names)
     if timestamp[1] is not None:
         if not re.fullmatch(r"[0-9]{1,18}", timestamp[1].strip()):
             raise bad_option(*timestamp, "allowed are milliseconds since 1970")
-        return Bound("timestamp", timestamp[0], timestamp_ms=int(timestamp[1]))
+        return Bound("timestamp", timestamp[0], timestamp_ms=int(timestamp[1]), value=timestamp[1])
     if by_timestamp[1] is not None:
-        return Bound("timestamps", by_timestamp[0], _by_partition(by_timestamp[0], by_timestamp[1], 0))
+        at = _by_partition(by_timestamp[0], by_timestamp[1], 0)
+        return Bound("timestamps", by_timestamp[0], at, value=by_timestamp[1])
     option, text = offsets
-    refused = "latest" if default == "earliest" else "earliest"
-    number = LATEST if default == "earliest" else EARLIEST
-    if text is None or text.strip().lower() == default:
-        return Bound(default, option)
-    if text.strip().lower() == refused:
-        raise bad_option(option, text, f"not allowed in a batch read; allowed are {default!r} and JSON by partition")
-    at = _by_partition(option, text, EARLIEST)
-    if number in at.values():
-        raise bad_option(option, text, f"{number} ({refused}) is not allowed here in a batch read")
-    return Bound("offsets", option, at)
+    if text is None:
+        return Bound("default", option)
+    word = text.strip().lower()
+    if word in ("earliest", "latest"):
+        return Bound(word, option, value=text)
+    return Bound("offsets", option, _by_partition(option, text, EARLIEST), value=text)
+
+
+def _ending(values: _Values) -> Bound:
+    bound = _bound(values, ENDS)
+    if bound.kind == "earliest":
+        raise bad_option(bound.option, bound.value, "not allowed; allowed are 'latest' and JSON by partition")
+    if bound.kind == "offsets" and EARLIEST in bound.at.values():
+        raise bad_option(bound.option, bound.value, "-2 (earliest) is not allowed here")
+    return bound
+
+
+def _up_to(text: str) -> str:
+    return UP_TO.get(text.lower(), text)
+
+
+def _admission(values: _Values) -> Admission:
+    admission = Admission(
+        given=tuple(option for option in STREAM_ONLY if values.text(option) is not None),
+        max_offsets=values.positive("maxOffsetsPerTrigger"),
+        min_offsets=values.positive("minOffsetsPerTrigger"),
+        max_delay_seconds=_seconds(values, "maxTriggerDelay", MAX_TRIGGER_DELAY),
+        max_bytes=values.positive("maxBytesPerTrigger"),
+    )
+    if admission.min_offsets and admission.max_offsets and admission.min_offsets > admission.max_offsets:
+        allowed = f"not allowed above maxOffsetsPerTrigger={admission.max_offsets}"
+        raise bad_option("minOffsetsPerTrigger", admission.min_offsets, allowed)
+    return admission
+
+
+def _seconds(values: _Values, option: str, default: str) -> float:
+    """A time as Spark writes it: a number, of milliseconds unless a unit follows."""
+    text = values.text(option)
+    found = re.fullmatch(r"([0-9]{1,12})([a-z]*)", (text if text is not None else default).strip().lower())
+    if found is None or found[2] not in TIME_UNITS:
+        raise bad_option(option, text, f"allowed is a time such as 30s, with a unit of {', '.join(filter(None, TIME_UNITS))}")
+    return int(found[1]) * TIME_UNITS[found[2]]
 
 
 def _by_partition(option: str, text: str, lowest: int) -> dict[TopicPartition, int]:

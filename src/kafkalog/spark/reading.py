@@ -26,7 +26,7 @@ from kafkalog.tables.schemas import find_table
 from .columns import Projection, corrupt_row
 from .errors import coded
 from .options import RANGED_TABLES, SourceOptions
-from .plan import FileSlice, Part, Split, as_segment
+from .splits import EVERYTHING, FileSlice, Part, Split, as_segment
 
 LOGGER = logging.getLogger("kafkalog.spark")
 CORRUPT_BYTES: Final = 1 << 20
@@ -112,7 +112,7 @@ def _is_there(store: Store, piece: FileSlice) -> bool:
 
 
 def check_unchanged(store: Store, piece: FileSlice) -> None:
-    """SegmentChanged unless the file is what it was at planning; the newest segment may have grown."""
+    """SegmentChanged unless the file is what it was at planning; the newest segment may have grown, or lost an empty end."""
     now = store.stat(piece.path)
     if now is None or now.kind != "file":
         raise SegmentChanged("changed", file=piece.path, position=piece.start, expected="the file", found="no file")
@@ -121,7 +121,7 @@ def check_unchanged(store: Store, piece: FileSlice) -> None:
     unit = SECOND_NS if is_object else 1
     if now.size == piece.size and now.mtime_ns // unit == piece.mtime_ns // unit:
         return
-    if piece.may_grow and now.size > piece.size and not is_object:
+    if piece.may_grow and now.size != piece.size and now.size >= piece.stop and not is_object:
         return
     expected = f"{piece.size} bytes of {piece.mtime_ns} ns"
     raise SegmentChanged(
@@ -136,7 +136,7 @@ def check_unchanged(store: Store, piece: FileSlice) -> None:
 
 def _tell_damage(part: Part, store: Store, projection: Projection, report: ReadReport) -> Iterator[pa.RecordBatch]:
     low, high = part.claim
-    dropped = [each for each in report.dropped if low <= each.base_offset < high]
+    dropped = [each for each in report.dropped if part.claim == EVERYTHING or low <= _place(store, each, part) < high]
     for each in dropped:
         LOGGER.warning("left out: %s", each.message)
     for problem in report.unread:
@@ -147,6 +147,20 @@ def _tell_damage(part: Part, store: Store, projection: Projection, report: ReadR
     rows += [{"file_path": problem.partition(": ")[0], "reason": "unreadable"} for problem in report.unread]
     if rows:
         yield projection.corrupt_batch(rows)
+
+
+def _place(store: Store, dropped: Dropped, part: Part) -> int:
+    """The offset at which damage counts: right before the entry that follows, as its own offset may be what is damaged."""
+    piece = next(piece for piece in part.slices if path_text(piece.path) == path_text(dropped.file))
+    following = dropped.position + dropped.length
+    try:
+        with store.open(piece.path) as source:
+            front = source.read(following, 8) if 0 <= following < source.size else b""
+    except (StorageError, SegmentChanged):
+        front = b""
+    if len(front) == 8:
+        return int.from_bytes(front, "big", signed=True) - 1
+    return (part.stop_offset if piece.next_base_offset is None else piece.next_base_offset) - 1
 
 
 def _content(store: Store, dropped: Dropped) -> bytes | None:

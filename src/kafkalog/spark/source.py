@@ -1,27 +1,22 @@
-"""The data source `kafkalog` of Spark: `spark.read.format("kafkalog").load(path)`."""
+"""The data source `kafkalog` of Spark: `spark.read.format("kafkalog").load(path)`, and the same with `readStream`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from .errors import coded
-from .options import SourceOptions, parse_options
-from .plan import Split, plan_splits
+from .options import SourceOptions, for_batch, for_stream, parse_options
+from .partition import SplitPartition, read_partition
+from .plan import plan_splits
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-
-@dataclass
-class SplitPartition(InputPartition):
-    """A split on its way to a task."""
-
-    split: Split
+    from .streaming import KafkaLogStreamReader
 
 
 class KafkaLogDataSource(DataSource):
@@ -31,6 +26,7 @@ class KafkaLogDataSource(DataSource):
     `spark.dataSource.register(KafkaLogDataSource)`. The options are listed in docs/spark.md.
 
         spark.read.format("kafkalog").option("subscribe", "orders").load("/var/lib/kafka/data")
+        spark.readStream.format("kafkalog").option("subscribe", "orders").load("/var/lib/kafka/data")
     """
 
     def __init__(self, options: dict[str, str]) -> None:
@@ -47,7 +43,12 @@ class KafkaLogDataSource(DataSource):
         return default_schema(self.parsed)
 
     def reader(self, schema: StructType) -> KafkaLogReader:
-        return KafkaLogReader(self.parsed, schema)
+        return KafkaLogReader(for_batch(self.parsed), schema)
+
+    def streamReader(self, schema: StructType) -> KafkaLogStreamReader:
+        from .streaming import KafkaLogStreamReader
+
+        return KafkaLogStreamReader(for_stream(self.parsed), schema)
 
 
 class KafkaLogReader(DataSourceReader):
@@ -64,8 +65,4 @@ class KafkaLogReader(DataSourceReader):
             return [SplitPartition(split) for split in plan_splits(self.options)]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        from .reading import read_split
-
-        # Spark makes a task without a split where there is nothing to read.
-        split = partition.split if isinstance(partition, SplitPartition) else Split()
-        return read_split(split, self.projection, self.options)
+        return read_partition(partition, self.projection, self.options)

@@ -1,0 +1,167 @@
+"""Where a partition ends that a broker may be writing to, kept up to date: each look reads only the headers that came since."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from kafkalog.errors import Limits, SegmentError, TornTail
+from kafkalog.format.batch import HEADER_SIZE
+from kafkalog.format.names import MAX_OFFSET
+from kafkalog.kernels import scan
+from kafkalog.kernels.bytes import Ints
+from kafkalog.kernels.resync import ResyncBounds, find_next_entry
+from kafkalog.segment.decode import crc_error, crc_matches
+from kafkalog.segment.seek import seek_position
+from kafkalog.segment.windows import SegmentWalk, Window
+from kafkalog.storage.store import ByteSource
+
+from .headers import without_damaged_markers
+from .partition import Partition, Segment, StoredFile
+from .reading import explain_end
+from .transactions import Committed, TransactionReplay
+
+
+class PartitionTail:
+    """The end of one partition. `look` again with each new listing; a file that did not change is not opened.
+
+    `end_offset` is that of the next record, `position` where in the newest segment the whole entries end. `damage` is what
+    follows there if it is neither the end of the file nor a tail; with `pass_damage` the end is sought behind it.
+    """
+
+    def __init__(self, limits: Limits, *, transactions: bool = False, pass_damage: bool = False) -> None:
+        self.limits = limits
+        self.pass_damage = pass_damage
+        self.end_offset = 0
+        self.position = 0
+        self.damage: SegmentError | None = None
+        self._log: StoredFile | None = None
+        self._last_header: tuple[int, bytes] | None = None  # of the last entry, with its position
+        self._replay = TransactionReplay() if transactions else None
+
+    @property
+    def stable_offset(self) -> int:
+        """Up to where transactions are decided; the end where none are looked at."""
+        first_open = self._replay.first_open_offset if self._replay is not None else None
+        return self.end_offset if first_open is None else min(self.end_offset, first_open)
+
+    def committed(self, start_offset: int, stop_offset: int) -> Committed | None:
+        """What a read_committed reader of these offsets has to know."""
+        return self._replay.committed(start_offset, stop_offset) if self._replay is not None else None
+
+    def forget_before(self, offset: int) -> None:
+        """Nothing below `offset` will be asked for again."""
+        if self._replay is not None:
+            self._replay.forget_before(offset)
+
+    def look(self, partition: Partition) -> None:
+        """Read what the listing shows to be new."""
+        if not partition.segments or self._log == partition.segments[-1].log:
+            return
+        if self._went_back(partition):
+            self._begin_anew()
+        for segment in self._unread(partition):
+            with partition.open_log(segment) as source:
+                if self._log is not None and self._log.path == segment.log.path and self._is_rewritten(source):
+                    self._begin_anew()
+                    self.look(partition)
+                    return
+                self._read(partition, segment, source)
+                self._log = segment.log
+        self.end_offset = max(self.end_offset, partition.start_offset)
+
+    def _went_back(self, partition: Partition) -> bool:
+        """Whether the log was truncated, or deleted and made anew."""
+        newest = partition.segments[-1].log
+        if self._log is None or newest.base_offset > self._log.base_offset:
+            return False
+        return newest.base_offset < self._log.base_offset or newest.size < self.position
+
+    def _is_rewritten(self, source: ByteSource) -> bool:
+        """Whether the last entry is not where it was: truncated and written on, or compacted."""
+        if self._last_header is None:
+            return False
+        position, header = self._last_header
+        return source.read(position, len(header)) != header
+
+    def _begin_anew(self) -> None:
+        self.end_offset = self.position = 0
+        self._log = self._last_header = None
+        if self._replay is not None:
+            self._replay = TransactionReplay()
+
+    def _unread(self, partition: Partition) -> tuple[Segment, ...]:
+        """The segments to read: transactions need all of them, the end only the newest."""
+        if self._replay is None:
+            return partition.segments[-1:]
+        seen = self._log.base_offset if self._log is not None else -1
+        return tuple(segment for segment in partition.segments if segment.log.base_offset >= seen)
+
+    def _read(self, partition: Partition, segment: Segment, source: ByteSource) -> None:
+        self.damage = None
+        # The listing says how far: what is planned from it must not reach beyond.
+        stop = min(segment.log.size, source.size)
+        start = min(self._start(partition, segment, source), stop)
+        if self._log is None or self._log.path != segment.log.path:
+            self._last_header = None
+        self.end_offset = max(self.end_offset, segment.base_offset)
+        while True:
+            walk = SegmentWalk(source, start, stop, self.limits)
+            for fields in self._settled(walk, segment, source):
+                self.end_offset = int(fields[scan.LAST_OFFSET, -1]) + 1
+                position, size = fields[[scan.POSITION, scan.SIZE], -1].tolist()
+                self._last_header = position, source.read(position, min(size, HEADER_SIZE))
+                if self._replay is not None:
+                    self._replay.replay([without_damaged_markers(source, fields)])
+            if walk.problem is None or not segment.is_newest:
+                return
+            following = self._behind(walk.problem, segment, source, stop)
+            if following is None:
+                return
+            start = following
+
+    def _start(self, partition: Partition, segment: Segment, source: ByteSource) -> int:
+        if self._log is not None and self._log.path == segment.log.path:
+            return self.position
+        if self._replay is not None:
+            return 0
+        index = segment.siblings.get("index")
+        return seek_position(
+            source, partition.store, index.path if index else None, segment.base_offset, MAX_OFFSET, self.limits
+        )
+
+    def _settled(self, walk: SegmentWalk, segment: Segment, source: ByteSource) -> Iterator[Ints]:
+        """The headers of the walk. A last entry of the newest segment that power loss left with a hole is not one of them."""
+        self.position = walk.position
+        before: Ints | None = None
+        for fields in walk.headers():
+            if before is not None:
+                yield before
+            before = fields
+        self.position = walk.position
+        if before is None:
+            return
+        if segment.is_newest and _is_torn(source, before):
+            self.position = int(before[scan.POSITION, -1])
+            before = before[:, :-1]
+        if before.shape[1]:
+            yield before
+
+    def _behind(self, problem: SegmentError, segment: Segment, source: ByteSource, stop: int) -> int | None:
+        """Where to go on behind damage; None at a tail, or where the damage ends the read."""
+        explained = explain_end(segment, source, problem, self.limits)
+        if not self.pass_damage:
+            self.damage = None if isinstance(explained, TornTail) else explained
+            return None
+        bounds = ResyncBounds(minimum_offset=self.end_offset - 1, batch_bytes=self.limits.batch_bytes)
+        found = find_next_entry(source.read_into, problem.position + 1, stop, bounds) if problem.reason != "zero-tail" else None
+        return None if found is None else found.position
+
+
+def _is_torn(source: ByteSource, fields: Ints) -> bool:
+    """Whether the last of these entries has zeroed sectors and so no valid checksum."""
+    position, size = fields[[scan.POSITION, scan.SIZE], -1].tolist()
+    data = np.frombuffer(source.read(position, size), np.uint8)
+    window = Window(source.path, position, data, np.ascontiguousarray(fields[:, -1:]), 1)
+    return not crc_matches(window, np.arange(1)).all() and crc_error(window, 0).reason == "torn-write"

@@ -1,0 +1,328 @@
+"""Splits of about equal size: slices of segment files, each from entry to entry, and which offsets to give out of them.
+
+A split is cut between entries, at a position that the offset index names and a checksum proves, so each byte of a log belongs to
+one split. Neither Numba nor Arrow is loaded for it where there is an index.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from crc32c import crc32c
+
+from kafkalog.errors import KafkaLogError, Limits, StorageError
+from kafkalog.format import batch
+from kafkalog.format.index import Entries, read_offset_index
+from kafkalog.log.partition import Partition, Segment, StoredFile
+from kafkalog.storage import open_store
+from kafkalog.storage.store import ByteSource
+
+from .options import SourceOptions
+
+if TYPE_CHECKING:
+    from kafkalog.log.transactions import Committed
+
+# A Python task costs about 30 ms before it reads a byte, and 64 MiB about half a second.
+SPLIT_BYTES: Final = 64 << 20
+LEAST_SPLIT_BYTES: Final = 4 << 20
+HEADER_SPLIT_BYTES: Final = 1 << 30  # of tables that need headers only
+MAX_INDEX_BYTES: Final = 64 << 20
+# Index entries that are tried around a wanted position before it is left uncut.
+INDEX_TRIES: Final = 8
+CRC_END_V0: Final = 16
+LOWEST: Final = -(1 << 63)
+HIGHEST: Final = (1 << 63) - 1
+EVERYTHING: Final = (LOWEST, HIGHEST)
+
+
+@dataclass(frozen=True)
+class FileSlice:
+    """Bytes `start..stop` of a segment file, with what the file was when the read was planned."""
+
+    path: str
+    size: int
+    mtime_ns: int
+    kind: str
+    base_offset: int
+    start: int
+    stop: int
+    next_base_offset: int | None
+    index_path: str | None = None
+    may_grow: bool = False
+    first_offset: int = 0  # no record in it is below
+
+    @property
+    def bytes(self) -> int:
+        return self.stop - self.start
+
+
+@dataclass(frozen=True)
+class Part:
+    """Slices of one partition and the offsets to give out of them.
+
+    Damage in the slices is told by the part whose `claim` holds its offset: parts may share slices.
+    """
+
+    root: str
+    folder: str
+    topic: str
+    partition: int
+    slices: tuple[FileSlice, ...]
+    start_offset: int
+    stop_offset: int
+    log_start_offset: int | None = None
+    claim: tuple[int, int] = EVERYTHING
+    committed: Committed | None = field(default=None, compare=False)
+
+    @property
+    def bytes(self) -> int:
+        return sum(piece.bytes for piece in self.slices)
+
+
+@dataclass(frozen=True)
+class Split:
+    """What one task reads."""
+
+    parts: tuple[Part, ...] = ()
+
+
+def target_bytes(options: SourceOptions, total: int, cores: int) -> int:
+    """Bytes of a split: all cores busy, but no task too small for what it costs."""
+    if options.max_partition_bytes is not None:
+        target = options.max_partition_bytes
+    else:
+        most = SPLIT_BYTES if options.table == "records" else HEADER_SPLIT_BYTES
+        target = min(most, max(LEAST_SPLIT_BYTES, -(-total // cores)))
+    return max(min(target, -(-total // (options.min_partitions or 1))), 1)
+
+
+def end_offset(partition: Partition) -> int:
+    """The offset that the next record would get."""
+    from kafkalog.log import headers  # loads Numba
+
+    return max(headers.end_offset(partition, Limits()), partition.start_offset)
+
+
+# -- slices ------------------------------------------------------------------------------------------------------------------
+
+
+def cut(partition: Partition, segment: Segment, target: int, start: int = LOWEST, stop: int = HIGHEST) -> list[FileSlice]:
+    """What may hold the offsets `start..stop` of the segment, in slices of about `target` bytes, each from entry to entry."""
+    log = segment.log
+    index = segment.siblings.get("index")
+    whole = FileSlice(
+        log.path,
+        log.size,
+        log.mtime_ns,
+        log.kind,
+        log.base_offset,
+        0,
+        log.size if segment.stop_position is None else min(segment.stop_position, log.size),
+        segment.next_base_offset,
+        index.path if index else None,
+        may_grow=segment.is_newest,
+        first_offset=max(segment.base_offset, 0),
+    )
+    is_whole = start <= whole.first_offset and (stop == HIGHEST or (whole.next_base_offset or HIGHEST) <= stop)
+    if is_whole and whole.bytes <= target:
+        return [whole]
+    try:
+        with partition.open_log(segment) as source:
+            entries = _index_entries(partition, segment)
+            if not is_whole:
+                whole = _narrowed(whole, source, segment, entries, start, stop)
+            return _divided(whole, source, segment, entries, target)
+    except StorageError:  # the task that reads it tells
+        return [whole]
+
+
+def _narrowed(
+    whole: FileSlice, source: ByteSource, segment: Segment, entries: Entries, start: int, stop: int
+) -> FileSlice:
+    """The slice without what the index and a checksum prove to lie outside of the offsets."""
+    before = entries["position"][entries["offset"] <= start]
+    for position in np.unique(before)[::-1][:INDEX_TRIES].tolist():
+        bounds = prove_entry(source, position, segment) if whole.start < position < whole.stop else None
+        if bounds is not None and bounds[0] <= start:
+            whole = replace(whole, start=position, first_offset=bounds[1])
+            break
+    behind = entries["position"][entries["offset"] >= stop]
+    for position in np.unique(behind)[:INDEX_TRIES].tolist():
+        bounds = prove_entry(source, position, segment) if whole.start < position < whole.stop else None
+        if bounds is not None and bounds[1] >= stop:
+            return replace(whole, stop=position, next_base_offset=bounds[0])
+    return whole
+
+
+def _divided(
+    whole: FileSlice, source: ByteSource, segment: Segment, entries: Entries, target: int
+) -> list[FileSlice]:
+    count = -(-whole.bytes // target)
+    wanted = [whole.start + whole.bytes * number // count for number in range(1, count)]
+    slices = []
+    for position, offset, first in _proven_cuts(segment, source, entries, wanted) if wanted else ():
+        if whole.start < position < whole.stop:
+            slices.append(replace(whole, stop=position, next_base_offset=offset))
+            whole = replace(whole, start=position, first_offset=first)
+    return [*slices, whole]
+
+
+def _proven_cuts(
+    segment: Segment, source: ByteSource, entries: Entries, wanted: Sequence[int]
+) -> list[tuple[int, int, int]]:
+    """Positions near the wanted ones where entries begin, each with bounds of the offsets before it and from it on."""
+    positions = np.unique(entries["position"])
+    positions = positions[positions > 0]
+    if not len(positions) and source.fileno() is not None:
+        positions = _walked_positions(source)
+    cuts: list[tuple[int, int, int]] = []
+    for place in wanted:
+        at = int(np.searchsorted(positions, place))
+        for position in positions[at : at + INDEX_TRIES].tolist():
+            if cuts and position <= cuts[-1][0]:
+                continue
+            bounds = prove_entry(source, position, segment)
+            if bounds is not None and (not cuts or bounds[0] > cuts[-1][1]):
+                cuts.append((position, *bounds))
+                break
+    return cuts
+
+
+def _index_entries(partition: Partition, segment: Segment) -> Entries:
+    """The entries of the offset index; none where it is missing or cannot be read."""
+    index = segment.siblings.get("index")
+    try:
+        data = partition.store.read_small(index.path, MAX_INDEX_BYTES) if index is not None else b""
+    except KafkaLogError:
+        data = b""
+    return read_offset_index(data, max(segment.base_offset, 0))
+
+
+def _walked_positions(source: ByteSource) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Where the entries of a local segment without an index begin, as far as they can be followed."""
+    from kafkalog.kernels import scan  # loads Numba
+    from kafkalog.segment.windows import SegmentWalk
+
+    found = [fields[scan.POSITION].copy() for fields in SegmentWalk(source, 0, source.size, Limits()).headers()]
+    positions = np.concatenate(found) if found else np.empty(0, np.int64)
+    return positions[positions > 0]
+
+
+def prove_entry(source: ByteSource, position: int, segment: Segment) -> tuple[int, int] | None:
+    """Bounds of the offsets around an entry at `position`: those before it are below the first, its own not below the second.
+
+    None unless its checksum fits and its offset can belong to the segment. A compressed v0/v1 set tells its last offset only.
+    """
+    front = source.read(position, batch.HEADER_SIZE)
+    if len(front) <= batch.MAGIC_POSITION + 1:
+        return None
+    size = int.from_bytes(front[8:12], "big", signed=True) + batch.LOG_OVERHEAD
+    magic = front[batch.MAGIC_POSITION]
+    if not 26 <= size <= min(Limits().batch_bytes, source.size - position) or magic > batch.MAX_MAGIC:
+        return None
+    data = source.read(position, size)
+    if magic == batch.MAX_MAGIC:
+        stored = int.from_bytes(data[batch.CRC_POSITION : batch.CRC_START], "big")
+        fits = size >= batch.HEADER_SIZE and crc32c(data[batch.CRC_START :]) == stored
+        compressed = False
+    else:
+        fits = zlib.crc32(data[CRC_END_V0:]) == int.from_bytes(data[batch.LOG_OVERHEAD : CRC_END_V0], "big")
+        compressed = bool(data[CRC_END_V0 + 1] & batch.CODEC_MASK)
+    offset = int.from_bytes(data[:8], "big", signed=True)
+    after = HIGHEST if segment.next_base_offset is None else segment.next_base_offset
+    if not fits or not max(segment.base_offset, 0) <= offset < after:
+        return None
+    return offset, max(segment.base_offset, 0) if compressed else offset
+
+
+# -- splits ------------------------------------------------------------------------------------------------------------------
+
+
+def divide(parts: Sequence[Part], target: int, options: SourceOptions) -> list[Split]:
+    """Parts as splits: small ones together, large ones by offsets where the options ask for more."""
+    most = options.max_records_per_partition
+    if most is not None:
+        parts = [share for part in parts for share in _shares(part, -(-_offsets(part) // most))]
+    splits = pack(parts, target, most)
+    least = options.min_partitions or 1
+    if len(splits) >= least:
+        return splits
+    # As Spark's own source counts: small ranges stay whole, the others share what is left of the wanted number.
+    sizes = [_offsets(part) for part in parts]
+    total = sum(sizes) or 1
+    large = [round(size / total * least) > 1 for size in sizes]
+    shared = sum(size for size, is_large in zip(sizes, large, strict=True) if is_large) or 1
+    left = least - large.count(False)
+    counts = [max(round(size / shared * left), 1) if is_large else 1 for size, is_large in zip(sizes, large, strict=True)]
+    if sum(counts) < least:  # many parts of nearly the same size, each rounded down
+        counts = [max(-(-size * least // total), 1) for size in sizes]
+    return [Split((share,)) for part, count in zip(parts, counts, strict=True) for share in _shares(part, count)]
+
+
+def pack(parts: Sequence[Part], target: int, most: int | None = None) -> list[Split]:
+    """Neighbours together up to `target` bytes and `most` offsets."""
+    splits: list[Split] = []
+    filled = offsets = 0
+    for part in parts:
+        more = _offsets(part) if most is not None else 0
+        if not splits or filled + part.bytes > target or (most is not None and offsets + more > most):
+            splits.append(Split())
+            filled = offsets = 0
+        filled, offsets = filled + part.bytes, offsets + more
+        splits[-1] = Split(_joined(splits[-1].parts, part))
+    return splits
+
+
+def _joined(parts: tuple[Part, ...], part: Part) -> tuple[Part, ...]:
+    """With the new part; whole segments of one partition that follow each other become one part."""
+    if parts and part.slices and parts[-1].slices:
+        last, end, begin = parts[-1], parts[-1].slices[-1], part.slices[0]
+        alike = replace(last, slices=()) == replace(part, slices=())
+        if alike and end.next_base_offset == begin.base_offset and begin.start == 0:
+            return (*parts[:-1], replace(last, slices=last.slices + part.slices))
+    return (*parts, part)
+
+
+def _span(part: Part) -> tuple[int, int]:
+    """The offsets that a part of one slice can give out."""
+    piece = part.slices[0]
+    after = piece.next_base_offset
+    if after is None:
+        after = part.stop_offset if part.stop_offset < HIGHEST else _end_of_slice(part)
+    return max(part.start_offset, piece.first_offset, part.log_start_offset or 0), min(part.stop_offset, after)
+
+
+def _offsets(part: Part) -> int:
+    start, stop = _span(part)
+    return max(stop - start, 0)
+
+
+def _end_of_slice(part: Part) -> int:
+    store, _ = open_store(part.root)
+    segment = as_segment(part.slices[0])
+    return end_offset(Partition(store, part.folder, part.topic, part.partition, segments=(segment,)))
+
+
+def _shares(part: Part, count: int) -> list[Part]:
+    """The part as `count` of them, of equally many offsets; the last takes the remainder."""
+    start, stop = _span(part)
+    count = max(1, min(count, stop - start))
+    if count == 1:
+        return [part]
+    edges = [start + (stop - start) * number // count for number in range(count)]
+    inner = edges[1:]
+    return [
+        replace(part, start_offset=max(low, part.start_offset), stop_offset=min(high, part.stop_offset), claim=(low, high))
+        for low, high in zip([part.claim[0], *inner], [*inner, part.claim[1]], strict=True)
+    ]
+
+
+def as_segment(piece: FileSlice) -> Segment:
+    """The slice as the layers below know it."""
+    log = StoredFile(piece.path, piece.size, piece.mtime_ns, piece.kind, piece.base_offset)
+    siblings = {"index": StoredFile(piece.index_path, 0, 0, "index", piece.base_offset)} if piece.index_path else {}
+    return Segment(log, siblings, piece.next_base_offset, piece.start, piece.stop)
