@@ -40,11 +40,16 @@ class Sources:
         """The frame of the broker's files."""
         return self._reader("kafkalog", options).load(str(self.broker.log_directory))
 
-    def _reader(self, name: str, options: dict[str, object]) -> Any:
+    def stream(self, name: str, **options: object) -> Any:
+        """The streaming frame of either source."""
+        reader = self._reader(name, options, self.spark.readStream)
+        return reader.load(str(self.broker.log_directory)) if name == "kafkalog" else reader.load()
+
+    def _reader(self, name: str, options: dict[str, object], reader: Any = None) -> Any:
         texts = {option: str(value) for option, value in options.items()}
         # What it refuses it tries again, by default each second.
         given = {"kafka.bootstrap.servers": self.broker.bootstrap, "fetchOffset.retryIntervalMs": "10", **texts}
-        return self.spark.read.format(name).options(**given)
+        return (reader or self.spark.read).format(name).options(**given)
 
 
 def sorted_rows(frame: Any) -> Any:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from tests.spark.kafka_source import Sources, add_connector, resolve_connector, 
 from tests.spark.topics import FIRST_TIME
 
 WAIT_SECONDS = 30
+STREAM_SECONDS = 120
 
 pytestmark = pytest.mark.slow
 
@@ -197,3 +199,24 @@ def test_what_sparks_own_source_refuses_is_refused(sources: Sources, options: di
         sources.kafka(**options).collect()
     with pytest.raises(Exception, match="KAFKALOG_"):
         sources.kafkalog(**options).collect()
+
+
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+def test_a_stream_gives_the_rows_and_offsets_of_sparks_own_kafka_source(
+    sources: Sources, isolation: str, tmp_path: Path
+) -> None:
+    options = {"subscribePattern": ".*", "startingOffsets": "earliest", "includeHeaders": "true"}
+    options |= {"kafka.isolation.level": isolation, "maxOffsetsPerTrigger": "4000"}
+    rows, ends = {}, {}
+    for name in ("kafka", "kafkalog"):
+        checkpoint, target = tmp_path / name, str(tmp_path / f"{name}-rows")
+        writer = sources.stream(name, **options).writeStream.format("parquet").option("checkpointLocation", str(checkpoint))
+        query = writer.trigger(availableNow=True).start(target)
+        assert query.awaitTermination(STREAM_SECONDS)
+        assert query.exception() is None
+        rows[name] = sorted_rows(sources.spark.read.parquet(target))
+        batches = sorted((checkpoint / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
+        assert len(batches) > 1
+        ends[name] = json.loads(batches[-1].read_text().splitlines()[-1])
+    assert rows["kafkalog"].equals(rows["kafka"])
+    assert ends["kafkalog"] == ends["kafka"]
