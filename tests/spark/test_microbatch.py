@@ -14,14 +14,16 @@ from hypothesis import strategies as st
 from kafkalog.errors import CorruptBatch
 from kafkalog.spark.admission import limit_offsets
 from kafkalog.spark.errors import SparkSourceError
-from kafkalog.spark.live import LISTING_SECONDS
+from kafkalog.spark.live import LISTING_SECONDS, OBJECT_LISTING_SECONDS
 from kafkalog.spark.microbatch import MicroBatches, Offsets, from_json, to_json
 from kafkalog.spark.options import for_stream, parse_options
 from kafkalog.storage.local import LocalStore
 from tests.spark.test_plan import read_part, read_splits
+from tests.unit import test_object_store as server
 from tests.unit.small_logs import FIRST_TIME, made_batch, marker, transactional_batch, write_segment
 
 ONE, TWO = ("orders", 0), ("orders", 1)
+bucket = server.bucket
 
 
 class Clock:
@@ -40,7 +42,7 @@ class Clock:
 class Stream:
     """A stream from `earliest` on, unless the options say otherwise, and the clock it lives by."""
 
-    def __init__(self, path: Path, **options: Any) -> None:
+    def __init__(self, path: Path | str, **options: Any) -> None:
         given = {"path": str(path), "startingOffsets": "earliest", **{name: str(value) for name, value in options.items()}}
         self.clock = Clock()
         self.batches = MicroBatches(for_stream(parse_options(given)), self.clock)
@@ -246,6 +248,26 @@ def test_a_repeated_micro_batch_reads_the_same_however_much_came_since(logs: Pat
     append(active(logs), made_batch(100))
     write_segment(logs / "orders-0", 110, made_batch(110))
     assert Stream(logs).read(start, end) == rows
+
+
+@pytest.mark.parametrize("division", [{"minPartitions": 7}, {"maxRecordsPerPartition": 9}, {"maxPartitionBytes": 300}])
+def test_a_micro_batch_is_divided_among_tasks_as_a_batch_read_is(logs: Path, division: dict[str, int]) -> None:
+    splits = Stream(logs, **division).batches.plan({ONE: 15, TWO: 2}, {ONE: 95, TWO: 8}, 1)
+    assert len(splits) >= 7
+    assert read_splits(splits) == [*range(15, 95), *range(2, 8)]
+
+
+def test_a_stream_follows_an_object_store(bucket: server.Bucket) -> None:
+    bucket.put("stream/orders-0/00000000000000000000.log", made_batch(0))
+    host = bucket.endpoint.removeprefix("http://").replace(":", "%3A")
+    uri = f"s3://test:test@logs/stream?scheme=http&endpoint_override={host}&region=us-east-1"
+    stream = Stream(uri)
+    first = stream.advance()
+    bucket.put("stream/orders-0/00000000000000000000.log", made_batch(0) + made_batch(10))
+    bucket.put("stream/orders-0/00000000000000000020.log", made_batch(20))
+    assert stream.advance() == first == {ONE: 10}
+    stream.clock.tick(OBJECT_LISTING_SECONDS)
+    assert stream.read(first, stream.advance()) == list(range(10, 30))
 
 
 def test_a_small_micro_batch_of_a_large_segment_reads_only_its_neighbourhood(tmp_path: Path) -> None:

@@ -274,6 +274,15 @@ def test_ranges_that_the_log_does_not_have_are_refused(tmp_path: Path, options: 
         plan(two_topics(tmp_path), **ONE, **options)
 
 
+def test_up_to_the_high_watermark_leaves_out_what_replicas_may_not_have(tmp_path: Path) -> None:
+    two_topics(tmp_path)
+    with pytest.raises(SparkSourceError, match=r"option upTo='highWatermark': .*replication-offset-checkpoint"):
+        plan(tmp_path, **ONE, upTo="highWatermark")
+    (tmp_path / "replication-offset-checkpoint").write_text("0\n2\norders 0 33\npayments 0 5\n")
+    assert read_splits(plan(tmp_path, **ONE, upTo="highWatermark")) == list(range(20, 33))
+    assert read_splits(plan(tmp_path, assign='{"orders":[1]}', upTo="highWatermark")) == []
+
+
 def test_a_topic_that_is_not_there_is_refused_with_those_that_are(tmp_path: Path) -> None:
     with pytest.raises(SparkSourceError, match=r"subscribe='orders,gone': no topic 'gone' here; there are: orders, payments$"):
         plan(two_topics(tmp_path), subscribe="orders,gone")

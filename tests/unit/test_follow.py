@@ -69,6 +69,19 @@ def test_following_begins_and_ends_where_asked(tmp_path: Path) -> None:
     assert _followed(tmp_path, *steps, start_offset=7, stop_offset=23) == list(range(7, 23))
 
 
+def test_damage_that_comes_while_following_is_raised_after_what_lies_before_it_or_passed(tmp_path: Path) -> None:
+    path = write_segment(tmp_path / "orders-0", 0, made_batch(0))
+    broken = bytearray(made_batch(20))
+    broken[16] = 9  # magic
+    steps = (_append(path, made_batch(10) + broken + made_batch(30)), lambda: None)
+    found: list[int] = []
+    with pytest.raises(kafkalog.SegmentError, match="magic"):
+        for batch in kafkalog.open(tmp_path).follow(["offset"], poll_seconds=0.001, stop=Steps(*steps)):
+            found += batch.column(0).to_pylist()
+    assert found == list(range(20))
+    assert _followed(tmp_path, lambda: None, on_damage="salvage") == [*range(20), *range(30, 40)]
+
+
 def test_a_transaction_that_ends_while_it_is_followed_comes_whole_or_not_at_all(tmp_path: Path) -> None:
     path = write_segment(tmp_path / "orders-0", 0, transactional_batch(0, 3, 1), made_batch(3, 2))
     steps = (

@@ -11,10 +11,10 @@ import pyarrow as pa
 from kafkalog.errors import SegmentChanged, StorageError
 
 from .folders import find_partitions
-from .headers import end_offset, replay_transactions
 from .partition import Partition
 from .reading import ReadOptions
 from .report import ReadReport
+from .tail import PartitionTail
 
 # Each batch with the offset behind its last record.
 ReadBatches = Callable[[Partition, ReadOptions, ReadReport], Iterator[tuple[pa.RecordBatch, int]]]
@@ -56,6 +56,9 @@ class _Followed:
         self.report = report
         self.offset = options.record_range.start_offset
         self.failed_rounds = 0
+        self.tail = PartitionTail(
+            options.limits, transactions=options.isolation == "read_committed", pass_damage=options.on_damage != "strict"
+        )
 
     def new_batches(self) -> Iterator[pa.RecordBatch]:
         round_report = ReadReport()
@@ -64,10 +67,13 @@ class _Followed:
             stop_offset = self._stop_offset(current)
             if stop_offset > self.offset:
                 record_range = replace(self.options.record_range, start_offset=self.offset, stop_offset=stop_offset)
-                for batch, following in self.read(current, replace(self.options, record_range=record_range), round_report):
+                committed = self.tail.committed(self.offset, stop_offset)
+                options = replace(self.options, record_range=record_range, committed=committed)
+                for batch, following in self.read(current, options, round_report):
                     self.offset = max(self.offset, following)
                     yield batch
                 self.offset = stop_offset
+                self.tail.forget_before(stop_offset)
             self.failed_rounds = 0
         except (SegmentChanged, StorageError):
             self.failed_rounds += 1
@@ -78,9 +84,7 @@ class _Followed:
 
     def _stop_offset(self, current: Partition) -> int:
         """Where whole entries end now, and for read_committed the first open transaction begins."""
-        stop_offset = min(end_offset(current, self.options.limits), self.options.record_range.stop_offset)
-        if self.options.isolation == "read_committed" and stop_offset > self.offset:
-            # Read after the end was fixed: a transaction that began behind it does not matter, one that ended meanwhile is known.
-            open_offset = replay_transactions(current, self.options.limits).first_open_offset
-            stop_offset = stop_offset if open_offset is None else min(stop_offset, open_offset)
-        return stop_offset
+        self.tail.look(current)
+        if self.tail.damage is not None and self.tail.end_offset <= self.offset:
+            raise self.tail.damage
+        return min(self.tail.stable_offset, self.options.record_range.stop_offset)

@@ -71,7 +71,7 @@ class MicroBatches:
         return starting_offset(live.partition, self.options, latest)
 
     def _end_of(self, live: LivePartition) -> int:
-        return live.end_offset if self._frozen is None else self._frozen.get(live.found.key, live.end_offset)
+        return live.end_offset if self._frozen is None else self._frozen.get(live.found.key, live.start_offset)
 
     def freeze(self) -> None:
         """Take what is there now as all that there will be (Trigger.AvailableNow)."""
@@ -83,17 +83,14 @@ class MicroBatches:
 
     # -- how far a micro-batch goes --------------------------------------------------------------------------------------------
 
-    def latest_offsets(self, start: Offsets | None, *, limited: bool = True) -> Offsets:
+    def latest_offsets(self, start: Offsets, *, limited: bool = True) -> Offsets:
         """The end of the micro-batch that begins at `start`: `start` itself where there is nothing new, or not enough."""
-        if start is None:
-            start = self.initial_offsets()
         if self._holds_first and start == self._initial:
             self._holds_first = False
             return start
         begin, end = self._available(start)
-        admission = self.options.admission
         if limited:
-            if admission.min_offsets is not None and self._frozen is None and self._waits(begin, end):
+            if self._waits(begin, end):
                 return start
             end = self._limited(begin, end)
         self._raise_damage(begin, end)
@@ -137,12 +134,14 @@ class MicroBatches:
 
     def _waits(self, begin: Offsets, end: Offsets) -> bool:
         """Whether there are fewer offsets than wanted, and time left to wait for more."""
-        from .admission import count_offsets
+        from .admission import count_offsets  # loads Numba
 
-        now = self.clock()
         admission = self.options.admission
+        if admission.min_offsets is None or self._frozen is not None:
+            return False
+        now = self.clock()
         is_due = self._last_trigger is None or now - self._last_trigger >= admission.max_delay_seconds
-        if not is_due and count_offsets(begin, end) < (admission.min_offsets or 0):
+        if not is_due and count_offsets(begin, end) < admission.min_offsets:
             return True
         self._last_trigger = now
         return False
@@ -173,7 +172,8 @@ class MicroBatches:
         if any(key not in seen or seen[key].tail.end_offset < stop for key, stop in end.items()):
             seen = self.logs.look(fresh=True)
         ranges = {key: found for key, stop in end.items() if (found := self._range(key, start, stop, seen.get(key))) is not None}
-        for key in start.keys() - end.keys():
+        # A first micro-batch that is repeated may now begin with partitions that came since; they are the next one's.
+        for key in start.keys() - end.keys() if start != self._initial else ():
             self._lose(f"{_name(key)} is gone, which was read up to offset {start[key]}")
         parts = [part for key, found in sorted(ranges.items()) for part in _parts(seen[key], *found, HIGHEST)]
         target = target_bytes(self.options, sum(part.bytes for part in parts), cores or os.cpu_count() or 1)

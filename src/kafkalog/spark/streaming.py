@@ -48,10 +48,9 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxBytes(admission.max_bytes)
         return ReadMinRows(admission.min_offsets) if admission.min_offsets is not None else ReadAllAvailable()
 
-    def latestOffset(self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None) -> dict[str, Any]:
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         with coded():
-            begin = None if start is None else from_json(start)
-            return to_json(self.stream.latest_offsets(begin, limited=not isinstance(limit, ReadAllAvailable)))
+            return to_json(self.stream.latest_offsets(from_json(start), limited=not isinstance(limit, ReadAllAvailable)))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         with coded():
