@@ -337,7 +337,7 @@ def test_topics_that_come_and_go_all_the_time_do_not_fail_a_stream_where_loss_ma
             name = source.choice(sorted(ends))
             shutil.rmtree(stream.logs / name)
             del ends[name]
-        # One that was deleted comes back under another name: a file that was replaced under a task fails it, whatever the options.
+        # What was deleted comes back under another name: a file that was replaced under a task fails it, whatever the options.
         name = source.choice([*sorted(ends), f"t-{turn + 1}"])
         count = source.randrange(1, 9)
         stream.append(name, ends.get(name, 0), count)
