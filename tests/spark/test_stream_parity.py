@@ -476,7 +476,7 @@ def test_offsets_are_written_as_sparks_kafka_source_writes_them(stream: Stream) 
         {"kafka.enable.auto.commit": "true"},
     ],
 )
-def test_what_a_stream_cannot_do_is_refused_with_its_option(stream: Stream, options: dict[str, str]) -> None:
+def test_what_a_stream_cannot_do_is_refused_with_its_option(stream: Stream, options: dict[str, Any]) -> None:
     stream.append("t-0", 0, 1)
     message = raised(lambda: stream.start(**options).awaitTermination(SECONDS))
     assert "KAFKALOG_BAD_OPTION" in message
