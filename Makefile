@@ -16,11 +16,11 @@ DOCS_ARGS ?=
 DOCS_MODULE ?= kafkalog.cli.docs
 SOURCES := src tests $(wildcard benchmarks)
 
-.PHONY: help venv demo test lint format bench damage kills fuzz docs clean
+.PHONY: help venv demo test lint format bench bench-spark damage kills fuzz docs clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 venv: $(READY)  ## the virtual environment .venv, with kafkalog editable in it
 
@@ -54,6 +54,9 @@ format: $(READY)  ## what ruff can put right by itself
 bench: $(READY)  ## the benchmarks against peers; writes docs/benchmarks.md
 	$(RUN) -m benchmarks.run $(BENCH_ARGS)
 
+bench-spark: $(SPARK_READY)  ## Spark benchmarks against Spark's own Kafka source; writes docs/benchmarks-spark.md
+	$(RUN) -m benchmarks.spark $(BENCH_ARGS)
+
 damage: $(READY)  ## the whole damage campaign: every bit, every cut
 	$(RUN) -m tests.damage.campaign $(DAMAGE_ARGS)
 	$(RUN) -m tests.interop.hostile
@@ -67,6 +70,7 @@ fuzz: $(READY)  ## the fuzzers
 
 docs: $(READY)  ## the generated pages under docs/
 	$(RUN) -m $(DOCS_MODULE) $(DOCS_ARGS)
+	$(RUN) -m tests.spark.parity
 
 clean:  ## everything that was made here, .venv too
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -34,7 +34,7 @@ def render(
     parts += ["## Where kafkalog is slow", _slow_notes(sections)]
     parts += ["## Row counts", "Every reader of a file found the number of rows that its writer put there."]
     parts += [_agreement_table(agreements).markdown()]
-    parts += ["## Machine and versions", _machine_table(jvm).markdown(), "## Commands", _commands()]
+    parts += ["## Machine and versions", machine_table(jvm).markdown(), "## Commands", _commands()]
     return "\n\n".join(parts) + "\n"
 
 
@@ -64,7 +64,7 @@ def _agreement_table(agreements: Sequence[Agreement]) -> Table:
     return Table(["file", "bytes", "rows", "read by"], rows)
 
 
-def _machine_table(jvm: Jvm | None) -> Table:
+def machine_table(jvm: Jvm | None, more: Sequence[str] = ()) -> Table:
     rows = [
         ["processor", f"{_first_field('/proc/cpuinfo', 'model name') or platform.processor()}, {os.cpu_count()} cores"],
         ["memory", f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.1f} GiB"],
@@ -73,7 +73,7 @@ def _machine_table(jvm: Jvm | None) -> Table:
         ["Java", jvm.version if jvm else "none"],
         ["Kafka's jars", KAFKA_VERSION if jvm else "none"],
     ]
-    rows += [[library, _installed_version(library)] for library in LIBRARIES]
+    rows += [[library, _installed_version(library)] for library in (*LIBRARIES, *more)]
     return Table(["", "version"], rows)
 
 

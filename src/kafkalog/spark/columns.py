@@ -14,7 +14,7 @@ from kafkalog.errors import path_text
 from kafkalog.log.report import Dropped
 from kafkalog.tables.schemas import find_table
 
-from .errors import BAD_SCHEMA, NULL_VALUE, SparkSourceError, bad_option
+from .errors import BAD_SCHEMA, BAD_TIMESTAMP, NULL_VALUE, SparkSourceError, bad_option
 from .options import METADATA_COLUMN, SourceOptions
 from .splits import FileSlice
 
@@ -75,6 +75,7 @@ class Projection:
     corrupt_column: str
     has_corrupt_column: bool
     needed: tuple[str, ...]
+    fails_fast: bool = True
 
     @classmethod
     def of(cls, schema: StructType, options: SourceOptions) -> Projection:
@@ -95,7 +96,9 @@ class Projection:
                     BAD_SCHEMA, f"column {field.name} cannot be {kind}; allowed is {' or '.join(allowed[field.name])}"
                 )
             needed.update(dict.fromkeys(_needs(field.name, kind, options)))
-        return cls(schema, options.table, options.corrupt_column, options.corrupt_column in schema.names, tuple(needed))
+        has_corrupt_column = options.corrupt_column in schema.names
+        fails_fast = options.mode == "FAILFAST"
+        return cls(schema, options.table, options.corrupt_column, has_corrupt_column, tuple(needed), fails_fast)
 
     def arrow_schema(self) -> pa.Schema:
         return to_arrow_schema(self.schema, timezone="UTC")
@@ -133,7 +136,7 @@ class Projection:
         if field.name == self.corrupt_column:
             return pa.nulls(found.num_rows, field.type)
         if self.table == "records" and field.name == "timestamp":
-            return _timestamps(found, field.type)
+            return _timestamps(found, field.type, self.fails_fast)
         column = found.column(field.name)
         if column.type == field.type:
             return column
@@ -166,11 +169,26 @@ def _needs(name: str, kind: str, options: SourceOptions) -> tuple[str, ...]:
     return (name,) if name in known else ()
 
 
-def _timestamps(found: pa.RecordBatch, kind: pa.DataType) -> pa.Array:
+def _timestamps(found: pa.RecordBatch, kind: pa.DataType, fails_fast: bool) -> pa.Array:
     if pa.types.is_integer(kind):
         return found.column("timestamp_ms")
-    times = found.column("timestamp").cast(MICROSECONDS)
+    stored = found.column("timestamp")
+    if fails_fast and stored.null_count:
+        raise _bad_timestamp(found, stored)
+    times = stored.cast(MICROSECONDS)
     return times if kind == MICROSECONDS else times.cast(pa.int64()).cast(kind)
+
+
+def _bad_timestamp(found: pa.RecordBatch, stored: pa.Array) -> SparkSourceError:
+    """As Spark's own source fails on a time that microseconds in 64 bits cannot hold."""
+    row = stored.is_null().to_pylist().index(True)
+    cells = {name: found.column(name)[row].as_py() for name in ("topic", "partition", "offset") if name in found.schema.names}
+    record = ", ".join(f"{name} {cell}" for name, cell in cells.items()) or "a record"
+    return SparkSourceError(
+        BAD_TIMESTAMP,
+        f"{record}: its timestamp is beyond what Spark can hold; .schema(\"timestamp bigint, …\") gives it as it is stored, "
+        "mode=PERMISSIVE gives null",
+    )
 
 
 def _as_text(column: pa.Array) -> pa.Array:

@@ -206,7 +206,7 @@ class _Values:
         value = self.text(option)
         if value is None:
             return None
-        if not re.fullmatch(r"\+?[0-9]{1,18}", value.strip()) or int(value) < 1:
+        if not re.fullmatch(r"\+?[0-9]{1,19}", value.strip()) or not 1 <= int(value) <= MAX_INT64:
             raise bad_option(option, value, "allowed is a whole number above 0")
         return int(value)
 

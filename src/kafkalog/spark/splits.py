@@ -254,13 +254,18 @@ def divide(parts: Sequence[Part], target: int, options: SourceOptions) -> list[S
     # As Spark's own source counts: small ranges stay whole, the others share what is left of the wanted number.
     sizes = [_offsets(part) for part in parts]
     total = sum(sizes) or 1
-    large = [round(size / total * least) > 1 for size in sizes]
+    large = [_rounded(size / total * least) > 1 for size in sizes]
     shared = sum(size for size, is_large in zip(sizes, large, strict=True) if is_large) or 1
     left = least - large.count(False)
-    counts = [max(round(size / shared * left), 1) if is_large else 1 for size, is_large in zip(sizes, large, strict=True)]
+    counts = [max(_rounded(size / shared * left), 1) if is_large else 1 for size, is_large in zip(sizes, large, strict=True)]
     if sum(counts) < least:  # many parts of nearly the same size, each rounded down
         counts = [max(-(-size * least // total), 1) for size in sizes]
     return [Split((share,)) for part, count in zip(parts, counts, strict=True) for share in _shares(part, count)]
+
+
+def _rounded(number: float) -> int:
+    """Half up, as Java rounds."""
+    return int(number + 0.5)
 
 
 def pack(parts: Sequence[Part], target: int, most: int | None = None) -> list[Split]:

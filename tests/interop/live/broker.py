@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.interop.maven import copy_jars
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 JARS = ROOT / "build" / "live" / "jars"
-COMPLETE = JARS.parent / "complete"
-RESOLVE_SECONDS = 900
 START_SECONDS = 90
 STOP_SECONDS = 30
+# The plain compiler and collector, for a broker that lives for some seconds only.
+SHORT_LIVED = ("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 CLUSTER_ID = "S2Fma2Fsb2dMaXZlVGVzdA"
 
 # Small segments, so that the log rolls while it is read; one partition of everything internal, so that it starts fast.
@@ -54,39 +54,28 @@ class Broker:
 
 def resolve_jars() -> str | None:
     """Copy the jars into build/live once; what went wrong, None when nothing did."""
-    for tool in ("java", "mvn"):
-        if shutil.which(tool) is None:
-            return f"no {tool} on PATH"
-    JARS.mkdir(parents=True, exist_ok=True)
-    with (JARS.parent / "lock").open("w") as lock:  # the workers of pytest-xdist come here at the same time
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if COMPLETE.exists() and COMPLETE.stat().st_mtime >= (HERE / "pom.xml").stat().st_mtime:
-            return None
-        return _copy_jars()
-
-
-def _copy_jars() -> str | None:
-    command = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={JARS}"]
-    try:
-        done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=RESOLVE_SECONDS, check=False)
-    except subprocess.TimeoutExpired:
-        return f"Maven took more than {RESOLVE_SECONDS} seconds"
-    if done.returncode:
-        return f"Maven failed: {(done.stdout + done.stderr).strip()[:300]}"
-    COMPLETE.touch()
-    return None
+    return copy_jars(HERE, JARS)
 
 
 @contextlib.contextmanager
-def running_broker(folder: Path) -> Iterator[Broker]:
-    """A broker with its files below `folder`; it is stopped, by its own process id, when the block ends."""
+def running_broker(
+    folder: Path, settings: Mapping[str, str] | None = None, java_options: Sequence[str] = SHORT_LIVED
+) -> Iterator[Broker]:
+    """A broker with its files below `folder`; it is stopped, by its own process id, when the block ends.
+
+    `settings` go over the properties given here. A folder that a broker has used before is opened again.
+    """
     port, controller_port = _free_ports()
     log_directory = folder / "data"
     properties = folder / "server.properties"
-    properties.write_text(PROPERTIES.format(port=port, controller_port=controller_port, log_directory=log_directory))
-    _run_java(folder, "kafka.tools.StorageTool", "format", "--cluster-id", CLUSTER_ID, "--config", str(properties))
+    lines = [PROPERTIES.format(port=port, controller_port=controller_port, log_directory=log_directory)]
+    lines += [f"{name}={value}\n" for name, value in (settings or {}).items()]
+    properties.write_text("".join(lines))
+    if not log_directory.exists():
+        _run_java(folder, "kafka.tools.StorageTool", "format", "--cluster-id", CLUSTER_ID, "--config", str(properties))
     with (folder / "broker.txt").open("wb") as output:
-        process = subprocess.Popen(_java(folder, "kafka.Kafka", str(properties)), stdout=output, stderr=subprocess.STDOUT)
+        command = _java(folder, "kafka.Kafka", str(properties), options=java_options)
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
         try:
             _wait_for(process, port, folder / "broker.txt")
             yield Broker(f"127.0.0.1:{port}", log_directory)
@@ -99,10 +88,9 @@ def running_broker(folder: Path) -> Iterator[Broker]:
                 process.wait()
 
 
-def _java(folder: Path, program: str, *arguments: str) -> list[str]:
-    # The plain compiler and collector: the broker lives for some seconds only.
-    options = ["-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true"]
-    return ["java", *options, f"-Djava.io.tmpdir={folder}", "-cp", f"{JARS}/*", program, *arguments]
+def _java(folder: Path, program: str, *arguments: str, options: Sequence[str] = SHORT_LIVED) -> list[str]:
+    settings = [*options, "-Djava.net.preferIPv4Stack=true", f"-Djava.io.tmpdir={folder}"]
+    return ["java", *settings, "-cp", f"{JARS}/*", program, *arguments]
 
 
 def _run_java(folder: Path, program: str, *arguments: str) -> None:

@@ -1,0 +1,85 @@
+"""Log directories for the Spark benchmarks: segments that Kafka's own writer made once, linked into as many folders as wanted."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from benchmarks.data import SEGMENT_NAME, Segment
+from benchmarks.measure import RunFailed
+from kafkalog.format.names import segment_file_name
+from tests.interop.live.broker import Broker, resolve_jars, running_broker
+from tests.spark.kafka_source import resolve_connector
+
+BROKER_SETTINGS = {"log.retention.ms": "-1", "log.segment.bytes": str(1 << 30)}
+BROKER_JAVA = ("-Xmx1g", "-Xms1g", "-XX:+UseG1GC")
+
+
+@contextlib.contextmanager
+def serving_broker(folder: Path, segments: Sequence[Segment], partitions: int) -> Iterator[Broker]:
+    """A broker that opens the segments as its own: each is every partition of a topic named after its variant."""
+    for problem in (resolve_jars(), resolve_connector()):
+        if problem is not None:
+            raise RunFailed(problem)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    with running_broker(folder, BROKER_SETTINGS) as broker:
+        _create_topics(broker, {segment.variant: partitions for segment in segments})
+    for segment in segments:
+        for number in range(partitions):
+            link_partition(broker.log_directory / f"{segment.variant}-{number}", segment)
+    with running_broker(folder, BROKER_SETTINGS, BROKER_JAVA) as broker:
+        yield broker
+
+
+def _create_topics(broker: Broker, partitions: dict[str, int]) -> None:
+    from kafka import KafkaAdminClient
+
+    admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+    admin.create_topics({topic: {"num_partitions": count} for topic, count in partitions.items()}, wait_for_metadata=True)
+    admin.close()
+
+
+def link_partition(folder: Path, segment: Segment) -> None:
+    """The segment as the only one of a partition, without an index: a broker that opens the folder makes one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in folder.iterdir():
+        if path.name.startswith("0"):
+            path.unlink()
+    os.link(segment.path, folder / SEGMENT_NAME)
+
+
+def topic_folder(broker: Broker, segment: Segment, folder: Path) -> Path:
+    """A folder with the partitions of one topic only, as links to those of the broker with the indexes that it made."""
+    shutil.rmtree(folder, ignore_errors=True)
+    for source in broker.log_directory.glob(f"{segment.variant}-*"):
+        target = folder / source.name
+        target.mkdir(parents=True)
+        for path in source.iterdir():
+            if path.suffix in (".log", ".index", ".timeindex"):
+                os.link(path, target / path.name)
+    return folder
+
+
+def link_partitions(folder: Path, source: Path, count: int) -> Path:
+    """`count` partitions, each with the files of the folder `source`."""
+    shutil.rmtree(folder, ignore_errors=True)
+    for number in range(count):
+        target = folder / f"bench-{number}"
+        target.mkdir(parents=True)
+        for path in source.iterdir():
+            os.link(path, target / path.name)
+    return folder
+
+
+def many_segments(folder: Path, segment: Segment, count: int) -> Path:
+    """A partition of `count` segments, all the same small file under other names: enough for planning, which reads names."""
+    shutil.rmtree(folder, ignore_errors=True)
+    target = folder / "bench-0"
+    target.mkdir(parents=True)
+    for number in range(count):
+        os.link(segment.path, target / segment_file_name(number * segment.records))
+    return folder

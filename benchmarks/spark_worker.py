@@ -1,0 +1,135 @@
+"""The child process of a Spark contestant: a session of its own, one query for each line on standard input.
+
+    python -m benchmarks.spark_worker MASTER SOURCE QUERY PLACE [--bootstrap HOST:PORT] [--target FOLDER]
+
+SOURCE is kafka, kafkalog or parquet; PLACE the topic of the first and the path of the others. Rows are counted outside the
+measured time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from kafkalog.spark import session
+from tests.spark.kafka_source import JARS
+
+Frame = Any
+
+
+def main() -> None:
+    arguments = _parse()
+    jars = ",".join(str(jar) for jar in JARS.glob("*.jar")) if arguments.source == "kafka" else ""
+    conf = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.driver.memory": "2g"}
+    spark = session(arguments.master, "benchmark", **conf, **({"spark.jars": jars} if jars else {}))
+    spark.sparkContext.setLogLevel("OFF")
+    query = QUERIES[arguments.query](spark, arguments)
+    for _ in sys.stdin:
+        started = time.perf_counter()
+        counted = query()
+        seconds = time.perf_counter() - started
+        sys.stdout.write(json.dumps({"seconds": seconds, "rows": counted()}) + "\n")
+        sys.stdout.flush()
+    spark.stop()
+
+
+def load(spark: Any, arguments: argparse.Namespace) -> Frame:
+    """A new frame, so that each pass plans anew."""
+    if arguments.source == "parquet":
+        return spark.read.parquet(arguments.place)
+    if arguments.source == "kafkalog":
+        return spark.read.format("kafkalog").load(arguments.place)
+    options = {"kafka.bootstrap.servers": arguments.bootstrap, "subscribe": arguments.place}
+    return spark.read.format("kafka").options(**options).load()
+
+
+Query = Callable[[], Callable[[], int]]
+
+
+def scan(spark: Any, arguments: argparse.Namespace) -> Query:
+    """All columns, to nowhere."""
+    rows = load(spark, arguments).count()
+
+    def query() -> Callable[[], int]:
+        load(spark, arguments).write.format("noop").mode("overwrite").save()
+        return lambda: int(rows)
+
+    return query
+
+
+def count(spark: Any, arguments: argparse.Namespace) -> Query:
+    def query() -> Callable[[], int]:
+        rows = load(spark, arguments).count()
+        return lambda: int(rows)
+
+    return query
+
+
+def count_batches(spark: Any, arguments: argparse.Namespace) -> Query:
+    """The number of records from the headers of batches."""
+
+    def query() -> Callable[[], int]:
+        reader = spark.read.format("kafkalog").option("table", "batches").schema("record_count int, is_control boolean")
+        rows = reader.load(arguments.place).where("NOT is_control").selectExpr("sum(record_count)").first()[0]
+        return lambda: int(rows)
+
+    return query
+
+
+def write_parquet(spark: Any, arguments: argparse.Namespace) -> Query:
+    """Through Spark's own writer."""
+
+    def query() -> Callable[[], int]:
+        load(spark, arguments).write.mode("overwrite").parquet(arguments.target)
+        return lambda: parquet_rows(Path(arguments.target))
+
+    return query
+
+
+def ingest(spark: Any, arguments: argparse.Namespace) -> Query:
+    """Through kafkalog's pipeline, into an empty target each time."""
+    from kafkalog import spark as pipelines
+
+    def query() -> Callable[[], int]:
+        shutil.rmtree(arguments.target, ignore_errors=True)
+        pipelines.ingest(source=arguments.place, target=arguments.target, spark=spark)
+        return lambda: parquet_rows(Path(arguments.target))
+
+    return query
+
+
+def parquet_rows(folder: Path) -> int:
+    import pyarrow.parquet as pq
+
+    files = (path for path in folder.rglob("*.parquet") if not any(part.startswith("_") for part in path.parts))
+    return sum(pq.read_metadata(path).num_rows for path in files)
+
+
+QUERIES: dict[str, Callable[[Any, argparse.Namespace], Query]] = {
+    "scan": scan,
+    "count": count,
+    "count-batches": count_batches,
+    "write-parquet": write_parquet,
+    "ingest": ingest,
+}
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.spark_worker", description=__doc__)
+    parser.add_argument("master")
+    parser.add_argument("source", choices=["kafka", "kafkalog", "parquet"])
+    parser.add_argument("query", choices=sorted(QUERIES))
+    parser.add_argument("place")
+    parser.add_argument("--bootstrap")
+    parser.add_argument("--target")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""Jars by Maven's coordinates: those that a pom names and all they need, copied into a folder once."""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import subprocess
+from pathlib import Path
+
+RESOLVE_SECONDS = 900
+
+
+def copy_jars(project: Path, jars: Path) -> str | None:
+    """Fill `jars` for the pom in `project`, unless it is filled; what went wrong, None when nothing did."""
+    for tool in ("java", "mvn"):
+        if shutil.which(tool) is None:
+            return f"no {tool} on PATH"
+    complete = jars.parent / "complete"
+    jars.mkdir(parents=True, exist_ok=True)
+    with (jars.parent / "lock").open("w") as lock:  # the workers of pytest-xdist come here at the same time
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if complete.exists() and complete.stat().st_mtime >= (project / "pom.xml").stat().st_mtime:
+            return None
+        shutil.rmtree(jars)
+        problem = _run_maven(project, jars)
+        if problem is None:
+            complete.touch()
+        return problem
+
+
+def _run_maven(project: Path, jars: Path) -> str | None:
+    command = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={jars}"]
+    try:
+        done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=RESOLVE_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        return f"Maven took more than {RESOLVE_SECONDS} seconds"
+    return f"Maven failed: {(done.stdout + done.stderr).strip()[:300]}" if done.returncode else None
