@@ -13,6 +13,7 @@ from kafkalog import __version__
 from .failure import CLEAN, report_failure
 from .manual import EXIT_CODES_TEXT
 from .table import table
+from .verify import verify
 
 NAME = "kafkalog"
 COMPLETION = "_KAFKALOG_COMPLETE"
@@ -26,6 +27,7 @@ COMPLETION = "_KAFKALOG_COMPLETE"
 Examples:
   kafkalog table segments /var/lib/kafka/data
   kafkalog table records /var/lib/kafka/data --topic orders --limit 10
+  kafkalog verify /var/lib/kafka/data
 
 {EXIT_CODES_TEXT}""",
 )
@@ -42,6 +44,7 @@ def kafkalog(context: click.Context) -> None:
 
 
 kafkalog.add_command(table)
+kafkalog.add_command(verify)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
