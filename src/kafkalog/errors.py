@@ -26,7 +26,7 @@ ERROR, WARNING, INFO = "error", "warning", "info"
 SEVERITIES = (ERROR, WARNING, INFO)
 
 FROM_REPLICA = "Copy the partition from another replica, or read around it with --on-damage skip or salvage."
-CUT_OFF = "At the end of the newest segment it is a write under way, or cut short: a broker cuts it off when it starts. " + FROM_REPLICA
+CUT_OFF = f"At the end of the newest segment: a write under way, or cut short, which a broker cuts off. Elsewhere: {FROM_REPLICA}"
 REBUILT = "Move it away while the broker is down; if a segment's .index is gone, a broker makes its indexes and snapshots anew."
 RAISE_LIMIT = "Raise the limit (kafkalog.Limits), if the entry may be that large; nothing of it was checked."
 

@@ -96,6 +96,7 @@ class PartitionCheck:
             self.found.append(finding_of(error, file, self.partition))
         else:
             self.found.append(make_finding(reason, file, self.partition, detail=str(error)))
+            self.report.unread.append(str(error))
         self._lose_track()
 
     def end(self) -> None:

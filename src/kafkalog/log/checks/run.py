@@ -103,6 +103,7 @@ class _Run:
         for partition in self._with_snapshots():
             check = PartitionCheck(partition, self._directory_of(partition), self.options, self.decoder, self.report)
             check.found += [make_finding("unreadable", partition.folder, partition, detail=text) for text in partition.problems]
+            self.report.unread += partition.problems
             for segment in partition.segments:
                 # Indexes first: a broker that is at work writes an entry of the log before that of the index.
                 yield _Scanned(check, segment, contents=self._read_indexes(check, segment))
