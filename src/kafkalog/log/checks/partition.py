@@ -23,7 +23,7 @@ from .directory import LogDirectory, read_text_file
 from .finding import Finding, Place, finding_of, make_finding
 from .indexes import SegmentIndexes
 from .producers import Sequences, Snapshots
-from .records import check_empty_batches, check_records, has_sparse_sets, is_rewritten, place_of
+from .records import check_empty_batches, check_records, has_sparse_sets, is_plain, is_rewritten, place_of
 from .transactions import AbortedTransactions
 
 # Topics that brokers compact, whatever a copy without checkpoints says.
@@ -130,12 +130,21 @@ class PartitionCheck:
             rows, fields, bases = rows[kept], fields[:, kept], bases[kept]
         if not len(rows):
             return
-        self.found += check_empty_batches(fields, window.file, self.partition)
-        for group in decoded.groups:
-            if group.entries[0] <= rows[-1]:
-                self.found += check_records(group, self.partition)
-                self.report.kept_records += group.rows
+        self._look_into_records(decoded, rows)
         self._take_intact(fields, bases, window.file)
+        if window.facts[scan.LEGACY_COUNT] < window.count:
+            self._take_batches(fields, window.file)
+
+    def _look_into_records(self, decoded: DecodedWindow, rows: NDArray[np.int64]) -> None:
+        """The records of these entries against their headers."""
+        is_whole = len(rows) == decoded.window.count
+        for group in decoded.groups:
+            chosen = np.ones(len(group.entries), np.bool_) if is_whole else np.isin(group.entries, rows)
+            self.report.kept_records += int(group.row_counts[chosen].sum())
+            if not is_plain(decoded.window):
+                positions = set() if is_whole else set(group.entry_fields[scan.POSITION, chosen].tolist())
+                found = check_records(group, self.partition)
+                self.found += [finding for finding in found if is_whole or finding.position in positions]
 
     def _out_of_place(self, file: str, fields: Ints, bases: Ints) -> list[int]:
         """The rows that do not fit their neighbours."""
@@ -156,7 +165,7 @@ class PartitionCheck:
             self.indexes.damage.append((error.position, error.position + error.length))
 
     def _look_for_compaction(self, fields: Ints, decoded: DecodedWindow) -> None:
-        if self.compacted:
+        if self.compacted or is_plain(decoded.window):
             return
         if is_rewritten(fields) or any(has_sparse_sets(group) for group in decoded.groups):
             self.compacted = True
@@ -167,16 +176,20 @@ class PartitionCheck:
         """Entries that are right and in their place: what everything else is held against."""
         self.report.kept_batches += fields.shape[1]
         self.indexes.take(fields, bases)
-        self.transactions.take(fields)
-        self.snapshots.take(fields)
-        if not self.compacted:
-            for finding in self.sequences.take(fields, file):
-                self._hold(finding)
         if self.indexes.last_offset - self.segment.base_offset > MAX_INDEX_DELTA and not self.overflows:
             self.overflows = self.segment.base_offset >= 0
             row = int(np.argmax(fields[scan.LAST_OFFSET] - self.segment.base_offset > MAX_INDEX_DELTA))
             if self.overflows:
                 self.found.append(make_finding("segment-overflow", file, self.partition, place_of(fields, row)))
+
+    def _take_batches(self, fields: Ints, file: str) -> None:
+        """The same entries, if v2 batches are among them: only these have producers and control records."""
+        self.found += check_empty_batches(fields, file, self.partition)
+        self.transactions.take(fields)
+        self.snapshots.take(fields)
+        if not self.compacted:
+            for finding in self.sequences.take(fields, file):
+                self._hold(finding)
         if not fields[scan.POSITION, 0]:
             self.first_control_type = int(fields[scan.CONTROL_TYPE, 0])
         self.last_control_type = int(fields[scan.CONTROL_TYPE, -1])
@@ -241,6 +254,9 @@ class PartitionCheck:
 
     def finish(self) -> None:
         """All segments are done."""
+        for text in self.partition.problems:
+            self.found.append(make_finding("unreadable", self.partition.folder, self.partition, detail=text))
+            self.report.unread.append(text)
         self.found += self.held
         end_offset = self._end_offset()
         self.found += self.snapshots.finish(end_offset, compacted=self.compacted)

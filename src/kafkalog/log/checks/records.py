@@ -12,8 +12,14 @@ from kafkalog.kernels import scan
 from kafkalog.kernels.bytes import Ints
 from kafkalog.log.partition import Partition
 from kafkalog.segment.columns import MAX_TIMESTAMP_MS, RecordColumns
+from kafkalog.segment.windows import Window
 
 from .finding import Finding, Place, make_finding
+
+
+def is_plain(window: Window) -> bool:
+    """Whether every entry is a v0/v1 message of its own: then it is its only record, and there is nothing to compare."""
+    return window.facts[scan.LEGACY_COUNT] == window.count and not window.facts[scan.WRAPPER_COUNT]
 
 
 def is_rewritten(fields: Ints) -> bool:
@@ -58,10 +64,16 @@ def check_records(group: RecordColumns, partition: Partition) -> Iterator[Findin
             wanted = "ascending offsets within the batch's"
             yield make_finding("record-order", file, partition, place_of(fields, row), expected=wanted, found=said)
     yield from _check_timestamps(fields, filled, np.maximum.reduceat(timestamps, first_rows), file, partition)
+    yield from _check_time_range(group, filled, partition)
+
+
+def _check_time_range(group: RecordColumns, filled: NDArray[np.int64], partition: Partition) -> Iterator[Finding]:
+    timestamps = group.timestamps[: group.rows]
     if int(timestamps.max()) > MAX_TIMESTAMP_MS or int(timestamps.min()) < -MAX_TIMESTAMP_MS:
         beyond = (timestamps > MAX_TIMESTAMP_MS) | (timestamps < -MAX_TIMESTAMP_MS)
-        for at in np.unique(np.searchsorted(first_rows, np.flatnonzero(beyond), side="right") - 1).tolist():
-            yield make_finding("time-range", file, partition, place_of(fields, int(filled[at])))
+        rows = np.searchsorted(group.first_rows[filled], np.flatnonzero(beyond), side="right") - 1
+        for row in np.unique(filled[rows]).tolist():
+            yield make_finding("time-range", group.window.file, partition, place_of(group.entry_fields, row))
 
 
 def _in_disorder(offsets: Ints, first_rows: Ints, last_rows: Ints) -> NDArray[np.bool_]:

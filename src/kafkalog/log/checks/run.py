@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -35,6 +35,7 @@ class _Scanned:
     window: Window | None = None
     contents: dict[str, bytes] | None = None  # of the index files, where a segment begins
     problem: KafkaLogError | None = None
+    found: list[Finding] = field(default_factory=list)
 
 
 def check_partitions(
@@ -69,7 +70,7 @@ class _Run:
     def findings(self) -> Iterator[Finding | None]:
         for scanned, decoded in ordered(self._decode, self._scan(), self.options.thread_count):
             self._judge(scanned, decoded)
-            found, scanned.check.found = scanned.check.found, []
+            found, scanned.check.found = [*scanned.found, *scanned.check.found], []
             yield from found
             yield None
 
@@ -102,11 +103,11 @@ class _Run:
     def _scan(self) -> Iterator[_Scanned]:
         for partition in self._with_snapshots():
             check = PartitionCheck(partition, self._directory_of(partition), self.options, self.decoder, self.report)
-            check.found += [make_finding("unreadable", partition.folder, partition, detail=text) for text in partition.problems]
-            self.report.unread += partition.problems
             for segment in partition.segments:
                 # Indexes first: a broker that is at work writes an entry of the log before that of the index.
-                yield _Scanned(check, segment, contents=self._read_indexes(check, segment))
+                beginning = _Scanned(check, segment, contents={})
+                self._read_indexes(beginning, segment)
+                yield beginning
                 yield from self._scan_segment(check, segment)
                 yield _Scanned(check, segment)
             yield _Scanned(check)
@@ -127,19 +128,19 @@ class _Run:
             self.directories[root] = read_log_directory(partition.store, root)
         return self.directories[root]
 
-    def _read_indexes(self, check: PartitionCheck, segment: Segment) -> dict[str, bytes]:
-        contents: dict[str, bytes] = {}
+    def _read_indexes(self, beginning: _Scanned, segment: Segment) -> None:
+        partition, contents = beginning.check.partition, beginning.contents
+        assert contents is not None
         for kind in INDEX_KINDS:
             stored = segment.siblings.get(kind)
             if stored is not None:
                 try:
-                    contents[kind] = check.partition.store.read_small(stored.path, SMALL_FILE)
+                    contents[kind] = partition.store.read_small(stored.path, SMALL_FILE)
                 except KafkaLogError as error:
-                    check.found.append(finding_of(error, stored.path, check.partition))
-            elif _lacks_index(check.partition, segment, kind):
+                    beginning.found.append(finding_of(error, stored.path, partition))
+            elif _lacks_index(partition, segment, kind):
                 path = segment.log.path.removesuffix("log") + kind
-                check.found.append(make_finding("index-missing", path, check.partition))
-        return contents
+                beginning.found.append(make_finding("index-missing", path, partition))
 
     def _scan_segment(self, check: PartitionCheck, segment: Segment) -> Iterator[_Scanned]:
         try:
