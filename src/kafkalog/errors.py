@@ -61,12 +61,12 @@ REASONS: dict[str, Reason] = {
     "offset-order": Reason("offsets go back", FROM_REPLICA),
     "gap": Reason(
         "offsets are missing between two batches of a log that was never compacted",
-        "If the topic is or was compacted, all is well. If not, batches are lost: copy the partition from another replica.",
+        "All is well if the topic is or was compacted, or truncated inside a batch. Else batches are lost: copy another replica.",
         WARNING,
     ),
     "gap-at-end": Reason(
         "the segment ends before the next one begins",
-        "If the topic is or was compacted, all is well. If not, its end is lost: copy the partition from another replica.",
+        "All is well if the topic is or was compacted, or truncated inside a batch. Else its end is lost: copy another replica.",
         WARNING,
     ),
     "epoch": Reason("the leader epoch goes back, or contradicts the checkpoint", FROM_REPLICA),

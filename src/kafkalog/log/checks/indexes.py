@@ -3,17 +3,19 @@
 An offset index entry (offset, position) is right if an entry of the log begins at the position, and the offset is the first or
 last one of an entry from there up to where the next index entry points: releases differ in which, and a follower before 4.0 wrote
 one for many entries. A time index entry (timestamp, offset) is right if the entry of the log with that offset has that largest
-timestamp, and none before it a larger one.
+timestamp, and none before it one as large.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkalog.errors import INFO
 from kafkalog.format import index
 from kafkalog.kernels import scan
 from kafkalog.kernels.bytes import Ints
@@ -22,6 +24,7 @@ from kafkalog.log.partition import Partition, Segment, StoredFile
 from .finding import Finding, Place, make_finding
 
 UNSEEN = -1
+STALE = "left by a truncation, or the end of the log is lost: the segment was not closed"
 Flags = NDArray[np.bool_]
 
 
@@ -33,11 +36,27 @@ class _Index:
         self.stored = stored
         self.data = data
         self.entry_size = layout.itemsize
+        self.stale_from = sys.maxsize
 
     def mismatch(self, row: int, expected: str, found: object) -> Finding:
         """What is wrong with the entry of that number."""
         place = Place(row * self.entry_size, self.entry_size)
-        return make_finding("index-mismatch", self.stored.path, self.partition, place, expected=expected, found=found)
+        severity, detail = (None, "") if row < self.stale_from else (INFO, STALE)
+        return make_finding(
+            "index-mismatch",
+            self.stored.path,
+            self.partition,
+            place,
+            severity=severity,
+            expected=expected,
+            found=found,
+            detail=detail,
+        )
+
+    def expect_stale(self, doubtful: Flags) -> None:
+        """A truncation leaves old entries behind the new ones until the segment is closed: they begin with the first doubtful."""
+        if doubtful.any():
+            self.stale_from = int(doubtful.argmax())
 
     def check_size(self) -> Iterator[Finding]:
         rest = len(self.data) % self.entry_size
@@ -79,11 +98,13 @@ class OffsetIndex(_Index):
         at = np.searchsorted(lasts, self.offsets[near])
         self.is_boundary[near] |= (lasts[at] == self.offsets[near]) | (bases[at] == self.offsets[near])
 
-    def finish(self, last_offset: int, unknown: Flags, *, compacted: bool) -> Iterator[Finding]:
+    def finish(self, last_offset: int, unknown: Flags, *, is_open: bool, compacted: bool) -> Iterator[Finding]:
         """What is wrong; `unknown` are entries that point into damage. A cleaner of 2.8 also names the last record it kept."""
         yield from self.check_size()
         order = _not_above_before(self.offsets) | _not_above_before(self.positions)
         missing = (self.first_offsets == UNSEEN) & ~unknown
+        if is_open:
+            self.expect_stale(order | (self.offsets > last_offset))
         # Where the next entry is of no use, the one behind it bounds this one.
         usable = np.where(self.first_offsets == UNSEEN, np.iinfo(np.int64).max, self.first_offsets)
         following = np.minimum.accumulate(np.append(usable[1:], last_offset + 1)[::-1])[::-1] if len(usable) else usable
@@ -114,12 +135,12 @@ class TimeIndex(_Index):
         self.offsets: Ints = entries["offset"].astype(np.int64)
         self.found_timestamps = np.zeros(len(entries), np.int64)
         self.is_found = np.zeros(len(entries), np.bool_)
-        self.is_largest = np.zeros(len(entries), np.bool_)
+        self.is_first = np.zeros(len(entries), np.bool_)
         self.greatest = UNSEEN
 
     def take(self, fields: Ints, bases: Ints) -> None:
         lasts, times = fields[scan.LAST_OFFSET], fields[scan.MAX_TIMESTAMP]
-        greatest = np.maximum.accumulate(np.concatenate(([self.greatest], times)))[1:]
+        greatest = np.maximum.accumulate(np.concatenate(([self.greatest], times)))  # before each entry, and behind the last
         self.greatest = int(greatest[-1])
         near = np.flatnonzero((self.offsets >= bases[0]) & (self.offsets <= lasts[-1]))
         at = np.searchsorted(lasts, self.offsets[near])
@@ -128,16 +149,20 @@ class TimeIndex(_Index):
         # v0 has no timestamps to compare with, yet 0.10.2 wrote entries for it.
         self.is_found[near] = True
         self.found_timestamps[near] = np.where(fields[scan.MAGIC, at] == 0, self.timestamps[near], times[at])
-        self.is_largest[near] = (greatest[at] <= self.timestamps[near]) | (fields[scan.MAGIC, at] == 0)
+        self.is_first[near] = (greatest[at] < self.timestamps[near]) | (fields[scan.MAGIC, at] == 0)
 
-    def finish(self, unknown: Flags, *, is_closed: bool, compacted: bool) -> Iterator[Finding]:
+    def finish(
+        self, last_offset: int, unknown: Flags, *, is_closed: bool, is_open: bool, compacted: bool
+    ) -> Iterator[Finding]:
         """What is wrong; `unknown` are entries whose offsets lie in damage. Cleaners before 2.0 do not look for the largest."""
         yield from self.check_size()
         order = _not_above_before(self.timestamps) | _not_above_before(self.offsets, may_repeat=True)
         missing = ~self.is_found & ~unknown
+        if is_open:
+            self.expect_stale(order | (self.offsets > last_offset))
         other = self.is_found & (self.found_timestamps != self.timestamps)
-        smaller = self.is_found & ~self.is_largest & (not compacted)
-        for row in np.flatnonzero(order | missing | other | smaller).tolist():
+        later = self.is_found & ~self.is_first & (not compacted)
+        for row in np.flatnonzero(order | missing | other | later).tolist():
             entry = f"timestamp {self.timestamps[row]} at offset {self.offsets[row]}"
             if missing[row]:
                 yield self.mismatch(row, "the offset of an entry of the log", entry)
@@ -146,7 +171,7 @@ class TimeIndex(_Index):
             elif other[row]:
                 yield self.mismatch(row, f"timestamp {self.found_timestamps[row]}, as the log has it", entry)
             else:
-                yield self.mismatch(row, "the largest timestamp up to that offset", entry)
+                yield self.mismatch(row, "a timestamp above all before that offset", entry)
         if is_closed and not compacted and not unknown.any() and len(self.timestamps) and self.greatest > self.timestamps.max():
             row = len(self.timestamps)
             yield self.mismatch(row, f"a last entry with timestamp {self.greatest}", f"{self.timestamps.max()}")
@@ -171,13 +196,17 @@ class SegmentIndexes:
         if self.time is not None:
             self.time.take(fields, bases)
 
-    def finish(self, *, compacted: bool) -> Iterator[Finding]:
+    def finish(self, *, ended_well: bool, compacted: bool) -> Iterator[Finding]:
+        """What is wrong with the indexes; `ended_well`: the broker closed what it had open."""
+        is_open = self.segment.is_newest and not ended_well
+        last_offset = self.last_offset if not self.damage else np.iinfo(np.int64).max - 1
         if self.offset is not None:
             unknown = np.zeros(len(self.offset.positions), np.bool_)
             for start, stop in self.damage:
                 unknown |= (self.offset.positions >= start) & (self.offset.positions < stop)
-            last_offset = self.last_offset if not self.damage else np.iinfo(np.int64).max - 1
-            yield from self.offset.finish(last_offset, unknown, compacted=compacted or bool(self.damage))
+            relaxed = compacted or bool(self.damage)
+            yield from self.offset.finish(last_offset, unknown, is_open=is_open, compacted=relaxed)
         if self.time is not None:
             unknown = np.full(len(self.time.offsets), bool(self.damage))
-            yield from self.time.finish(unknown, is_closed=not self.segment.is_newest, compacted=compacted)
+            is_closed = not self.segment.is_newest
+            yield from self.time.finish(last_offset, unknown, is_closed=is_closed, is_open=is_open, compacted=compacted)

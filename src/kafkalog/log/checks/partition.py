@@ -108,7 +108,7 @@ class PartitionCheck:
             place = Place(size, 0, *missing)
             self._hold(make_finding("gap-at-end", self.segment.log.path, self.partition, place, detail=detail))
             self.sequences.forget()
-        self.found += self.indexes.finish(compacted=self.compacted)
+        self.found += self.indexes.finish(ended_well=self.directory.ended_well, compacted=self.compacted)
         content = self.contents.get("txnindex")
         self.found += self.transactions.finish(self.segment, content, compacted=self.compacted)
         if self.segment.log.kind in ("checkpoint", names.BOOTSTRAP_CHECKPOINT):

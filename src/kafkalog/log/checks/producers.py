@@ -89,6 +89,7 @@ class Snapshots:
             stored.base_offset: stored for stored in partition.files if stored.kind == "snapshot" and not stored.suffix
         }
         self.offsets = sorted(self.waiting)
+        self.first_offset = partition.segments[0].base_offset if partition.segments else 0
         self.states: dict[int, ProducerState] = {}
         self.is_whole = True  # False behind damage
 
@@ -123,7 +124,7 @@ class Snapshots:
             state = self.states.get(int(entry["producer_id"]))
             if state is None:
                 continue  # all of it has been deleted or compacted away
-            wrong = differences(entry, state, offset, compacted=compacted)
+            wrong = differences(entry, state, offset, self.first_offset, compacted=compacted)
             if wrong:
                 expected = ", ".join(f"{name} {getattr(state, COMPARED[name])}" for name in wrong)
                 found = ", ".join(f"{name} {entry[name]}" for name in wrong)
@@ -153,19 +154,29 @@ class Snapshots:
                 yield make_finding("snapshot-missing", path, self.partition)
 
 
-def differences(entry: np.void, state: ProducerState, snapshot_offset: int, *, compacted: bool) -> list[str]:
-    """The fields of a snapshot's entry that the log contradicts; releases differ, and a cleaner takes evidence away."""
+def differences(entry: np.void, state: ProducerState, snapshot_offset: int, first_offset: int, *, compacted: bool) -> list[str]:
+    """The fields of a snapshot's entry that the log contradicts.
+
+    Much is no contradiction: releases differ in what they store, retention and cleaners take evidence away, and a broker forgets
+    producers that have been silent for a day.
+    """
     stored = {name: int(entry[name]) for name in COMPARED}
+    differs = {name for name in COMPARED if stored[name] != getattr(state, COMPARED[name])}
     last_offset = stored["last_offset"]
     if last_offset >= snapshot_offset:
         return ["last_offset"]
     if compacted:
         if last_offset == state.last_offset:
-            return [name for name in LAST_BATCH if stored[name] != getattr(state, COMPARED[name])]
+            return [name for name in LAST_BATCH if name in differs]
         return ["last_offset"] if 0 <= last_offset < state.last_offset else []
-    names = list(COMPARED)
-    if state.coordinator_epoch != NONE:
-        names.remove("timestamp")  # of the marker, or before 2.0 of the last batch
+    if NONE in (stored["coordinator_epoch"], state.coordinator_epoch):
+        differs.discard("coordinator_epoch")
+    if 0 <= stored["current_txn_first_offset"] < first_offset:
+        differs.discard("current_txn_first_offset")
+    if NONE in (last_offset, state.last_offset):
+        differs -= {"last_offset", "timestamp", *LAST_BATCH}
+    elif state.coordinator_epoch != NONE:
+        differs.discard("timestamp")  # of the marker, or before 2.0 of the last batch
         if last_offset > state.last_offset and stored["offset_delta"] == 0:  # 0.11 has the offset of the marker there
-            names = [name for name in names if name not in ("last_offset", "offset_delta")]
-    return [name for name in names if stored[name] != getattr(state, COMPARED[name])]
+            differs -= {"last_offset", "offset_delta"}
+    return [name for name in COMPARED if name in differs]
