@@ -53,7 +53,7 @@ format: $(READY)  ## what ruff can put right by itself
 bench: $(READY)  ## the benchmarks against peers; writes docs/benchmarks.md
 	$(RUN) -m benchmarks.run $(BENCH_ARGS)
 
-damage: $(READY)  ## the whole damage campaign: every bit, every cut
+damage: $(READY)  ## the whole damage campaign, reading and verify: every bit, every cut
 	$(RUN) -m tests.damage.campaign $(DAMAGE_ARGS)
 	$(RUN) -m tests.interop.hostile
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +32,7 @@ from .transactions import AbortedTransactions
 COMPACTED_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 # A wrong checksum may come of a wrong length: what follows has to be found anew.
 LOSES_THE_WAY = ("crc", "torn-write")
-MAX_HELD = 1000  # findings that compaction would explain, until it is known whether it does
+MAX_OF_A_KIND = 1000  # in a partition: what is wrong everywhere need not be said of every entry
 
 
 class PartitionCheck:
@@ -54,6 +56,16 @@ class PartitionCheck:
         self.held: list[Finding] = []
         self.found: list[Finding] = []
         self.was_read = True
+        self.counts: Counter[str] = Counter()
+
+    def limited(self, found: list[Finding]) -> Iterator[Finding]:
+        """The first of each kind; the last of them says that there are more."""
+        for finding in found:
+            self.counts[finding.reason] += 1
+            if self.counts[finding.reason] < MAX_OF_A_KIND:
+                yield finding
+            elif self.counts[finding.reason] == MAX_OF_A_KIND:
+                yield replace(finding, detail="; ".join(filter(None, (finding.detail, "more of this kind are left out"))))
 
     # -- one segment after the other -----------------------------------------------------------------------------------------
 
@@ -240,7 +252,7 @@ class PartitionCheck:
         self.transactions.is_whole = False
 
     def _hold(self, finding: Finding) -> None:
-        if not self.compacted and len(self.held) < MAX_HELD:
+        if not self.compacted and len(self.held) <= MAX_OF_A_KIND:
             self.held.append(finding)
 
     def _check_kraft_snapshot(self) -> None:

@@ -71,7 +71,7 @@ class _Run:
         for scanned, decoded in ordered(self._decode, self._scan(), self.options.thread_count):
             self._judge(scanned, decoded)
             found, scanned.check.found = [*scanned.found, *scanned.check.found], []
-            yield from found
+            yield from scanned.check.limited(found)
             yield None
 
     def _decode(self, scanned: _Scanned) -> DecodedWindow | None:
