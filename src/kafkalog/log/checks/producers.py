@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kafkalog.errors import SegmentError
 from kafkalog.format import batch
@@ -18,6 +17,7 @@ from kafkalog.log.producers import NONE, ProducerState
 
 from .finding import Finding, Place, finding_of, make_finding
 from .records import place_of
+from .transactions import decisive_rows
 
 # Field of a snapshot's entry: attribute of the replayed state.
 COMPARED = {
@@ -95,20 +95,10 @@ class Snapshots:
 
     def take(self, fields: Ints) -> None:
         if self.waiting:
-            for row in self._decisive(fields).tolist():
+            rows = np.flatnonzero((fields[scan.PRODUCER_ID] >= 0) & (fields[scan.MAGIC] == 2))
+            for row in decisive_rows(fields, rows).tolist():
                 producer_id = int(fields[scan.PRODUCER_ID, row])
                 self.states.setdefault(producer_id, ProducerState(producer_id)).take(fields[:, row])
-
-    def _decisive(self, fields: Ints) -> NDArray[np.int64]:
-        """The rows that a producer's state depends on: all with transactions, else the last of each producer."""
-        rows = np.flatnonzero((fields[scan.PRODUCER_ID] >= 0) & (fields[scan.MAGIC] == 2))
-        producers = fields[scan.PRODUCER_ID, rows]
-        involved = fields[scan.ATTRIBUTES, rows] & (batch.TRANSACTIONAL | batch.CONTROL) != 0
-        _, last = np.unique(producers[::-1], return_index=True)
-        chosen = np.isin(producers, producers[involved])
-        chosen[len(rows) - 1 - last] = True
-        decisive: NDArray[np.int64] = rows[chosen]
-        return decisive
 
     def reach(self, offset: int, *, compacted: bool) -> Iterator[Finding]:
         """Compare the snapshot at this offset, if there is one, with the state that the replay has come to."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kafkalog.errors import SegmentError
 from kafkalog.format import batch, control, index
@@ -16,6 +17,23 @@ from kafkalog.log.transactions import Transaction, TransactionReplay
 from .finding import Finding, Place, finding_of, make_finding
 
 INVOLVED = batch.TRANSACTIONAL | batch.CONTROL
+
+
+def decisive_rows(fields: Ints, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Of these rows those that a producer's state depends on: markers, emptied batches, what lies beside them, the first and last.
+
+    The batches in the midst of a transaction change nothing that the next one does not change again.
+    """
+    by_producer = rows[np.argsort(fields[scan.PRODUCER_ID, rows], kind="stable")]
+    producers = fields[scan.PRODUCER_ID, by_producer]
+    marks = (fields[scan.ATTRIBUTES, by_producer] & batch.CONTROL != 0) | (fields[scan.COUNT, by_producer] == 0)
+    changes = producers[1:] != producers[:-1]
+    chosen = marks.copy()
+    chosen[1:] |= marks[:-1] | changes
+    chosen[:-1] |= marks[1:] | changes
+    chosen[:1] = chosen[-1:] = True
+    decisive: NDArray[np.int64] = np.sort(by_producer[chosen])
+    return decisive
 
 
 class AbortedTransactions:
@@ -34,9 +52,10 @@ class AbortedTransactions:
         self.abort_markers: dict[int, int] = {}  # offset: producer id
 
     def take(self, fields: Ints) -> None:
-        if not (fields[scan.ATTRIBUTES] & INVOLVED).any():
+        involved = np.flatnonzero((fields[scan.ATTRIBUTES] & INVOLVED != 0) & (fields[scan.MAGIC] == 2))
+        if not len(involved):
             return
-        self.replay.replay([fields])
+        self.replay.replay([fields[:, decisive_rows(fields, involved)]])
         self.aborted |= {done.marker_offset: done for done in self.replay.finished if done.state == "aborted"}
         self.replay.finished.clear()
         markers = np.flatnonzero((fields[scan.CONTROL_TYPE] == control.ABORT) & (fields[scan.MAGIC] == 2))
