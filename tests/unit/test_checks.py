@@ -229,3 +229,15 @@ def test_topics_and_partitions_can_be_chosen_and_the_table_is_the_same(tmp_path:
 def test_every_reason_code_has_a_severity_and_says_what_to_do(reason: str) -> None:
     assert REASONS[reason].severity in SEVERITIES
     assert REASONS[reason].advice.endswith(".")
+
+
+def test_a_transaction_that_a_producer_began_after_other_batches_is_replayed_from_its_first(tmp_path: Path) -> None:
+    folder = tmp_path / "orders-0"
+    plain = [made_batch(at, 1, producer_id=5, producer_epoch=0, base_sequence=at) for at in range(3)]
+    write_log(folder, 0, *plain, *[transactional_batch(at, 1, 5, at) for at in range(3, 8)])
+    write_log(folder, 8, made_batch(8))
+    state = np.zeros(1, PRODUCERS)
+    for first_offset, wrong in ((3, False), (4, True)):
+        state[0] = (5, 0, 7, 7, 0, FIRST_TIME + 7, -1, first_offset)
+        (folder / "00000000000000000008.snapshot").write_bytes(encode_snapshot(state))
+        assert codes(tmp_path) == ([("snapshot-mismatch", 10)] if wrong else [])

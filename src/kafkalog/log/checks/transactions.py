@@ -20,14 +20,14 @@ INVOLVED = batch.TRANSACTIONAL | batch.CONTROL
 
 
 def decisive_rows(fields: Ints, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Of these rows those that a producer's state depends on: markers, emptied batches, what lies beside them, the first and last.
+    """Of these rows those that decide on a producer's state: markers, emptied batches, what lies beside them, the first and last.
 
-    The batches in the midst of a transaction change nothing that the next one does not change again.
+    The batches in the midst of a transaction, or outside of all, change nothing that the next one does not change again.
     """
     by_producer = rows[np.argsort(fields[scan.PRODUCER_ID, rows], kind="stable")]
-    producers = fields[scan.PRODUCER_ID, by_producer]
-    marks = (fields[scan.ATTRIBUTES, by_producer] & batch.CONTROL != 0) | (fields[scan.COUNT, by_producer] == 0)
-    changes = producers[1:] != producers[:-1]
+    producers, attributes = fields[scan.PRODUCER_ID, by_producer], fields[scan.ATTRIBUTES, by_producer]
+    marks = (attributes & batch.CONTROL != 0) | (fields[scan.COUNT, by_producer] == 0)
+    changes = (producers[1:] != producers[:-1]) | ((attributes[1:] ^ attributes[:-1]) & batch.TRANSACTIONAL != 0)
     chosen = marks.copy()
     chosen[1:] |= marks[:-1] | changes
     chosen[:-1] |= marks[1:] | changes
