@@ -137,7 +137,7 @@ THREATS: dict[str, tuple[str, Callable[[bool], list[Job]]]] = {
     "T-25": ("indexes lie", index_jobs),
     "T-26": ("snapshots and checkpoints cut", single(side_files.check_cut_side_files, 5, 1)),
     "T-27": ("more than memory", large_jobs),
-    "V-00": ("verify: nothing is found where nothing is wrong", lambda quick: [verified_logs.check_healthy]),
+    "V-00": ("verify: nothing is found where nothing is wrong", lambda quick: [verified_logs.check_healthy, verified_side_files.check_healthy_files]),
     "V-01": ("verify: cut at any byte", verified_cut_jobs),
     "V-02": ("verify: any bit flipped", verified_flip_jobs),
     "V-03": ("verify: bytes, bursts and sectors overwritten", verified_operator_jobs),

@@ -241,3 +241,10 @@ def test_a_transaction_that_a_producer_began_after_other_batches_is_replayed_fro
         state[0] = (5, 0, 7, 7, 0, FIRST_TIME + 7, -1, first_offset)
         (folder / "00000000000000000008.snapshot").write_bytes(encode_snapshot(state))
         assert codes(tmp_path) == ([("snapshot-mismatch", 10)] if wrong else [])
+
+
+def test_a_single_file_is_held_against_itself_alone(tmp_path: Path) -> None:
+    log = write_log(tmp_path / "orders-0", 0, transactional_batch(0, 3, 1), marker(3, 1, commit=False))
+    assert codes(log) == []
+    with pytest.raises(kafkalog.UsageError, match="give the folder"):
+        kafkalog.verify(log.with_suffix(".index"))

@@ -74,8 +74,8 @@ def _help_section(title: str, text: str) -> str:
 
 VERIFY_INTRODUCTION = """\
 `kafkalog verify PATH` and `kafkalog.verify(path)` check every file of a log against itself and against the others. Nothing is
-written, no broker is needed, and one may run on the same files. A log that a broker left behind, cleanly or not, has no error
-and no warning.
+written, no broker is needed, and one may run on the same files. What a broker leaves behind, cleanly or not, is no fault; what
+clients sent and it did not look at may be.
 
     for finding in kafkalog.verify("/var/lib/kafka/data"):
         print(finding.severity, finding.reason, finding.file, finding.position, finding.advice)

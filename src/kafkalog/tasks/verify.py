@@ -81,6 +81,9 @@ def verify(
     if threads is not None and threads < 1:
         raise UsageError(f"threads={threads!r}: at least 1")
     logs = path if isinstance(path, Logs) else open_logs(path, filesystem=filesystem)
+    for partition in logs.partitions:
+        if partition.file is not None and not partition.segments:
+            raise UsageError(f"{partition.file}: nothing to hold it against; give the folder that it is in")
     report = ReadReport()
     options = ReadOptions(frozenset(), threads=threads, limits=limits or Limits())
     found: list[Finding] = []

@@ -121,8 +121,9 @@ class PartitionCheck:
             self._hold(make_finding("gap-at-end", self.segment.log.path, self.partition, place, detail=detail))
             self.sequences.forget()
         self.found += self.indexes.finish(ended_well=self.directory.ended_well, compacted=self.compacted)
-        content = self.contents.get("txnindex")
-        self.found += self.transactions.finish(self.segment, content, compacted=self.compacted)
+        if self.partition.file is None:  # a single file comes without its indexes
+            content = self.contents.get("txnindex")
+            self.found += self.transactions.finish(self.segment, content, compacted=self.compacted)
         if self.segment.log.kind in ("checkpoint", names.BOOTSTRAP_CHECKPOINT):
             self._check_kraft_snapshot()
 
