@@ -69,6 +69,10 @@ def index_jobs(quick: bool) -> list[Job]:
     return [partial(side_files.check_indexes, start, start + per_job) for start in range(0, seeds, per_job)]
 
 
+def healthy_jobs(quick: bool) -> list[Job]:
+    return [verified_logs.check_healthy, verified_side_files.check_healthy_files]
+
+
 def verified_cut_jobs(quick: bool) -> list[Job]:
     return [partial(verified_logs.check_cuts, name, 149 if quick else 1) for name in VARIANTS]
 
@@ -137,7 +141,7 @@ THREATS: dict[str, tuple[str, Callable[[bool], list[Job]]]] = {
     "T-25": ("indexes lie", index_jobs),
     "T-26": ("snapshots and checkpoints cut", single(side_files.check_cut_side_files, 5, 1)),
     "T-27": ("more than memory", large_jobs),
-    "V-00": ("verify: nothing is found where nothing is wrong", lambda quick: [verified_logs.check_healthy, verified_side_files.check_healthy_files]),
+    "V-00": ("verify: nothing is found where nothing is wrong", healthy_jobs),
     "V-01": ("verify: cut at any byte", verified_cut_jobs),
     "V-02": ("verify: any bit flipped", verified_flip_jobs),
     "V-03": ("verify: bytes, bursts and sectors overwritten", verified_operator_jobs),
