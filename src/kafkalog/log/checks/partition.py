@@ -36,7 +36,7 @@ MAX_OF_A_KIND = 1000  # in a partition: what is wrong everywhere need not be sai
 
 
 class PartitionCheck:
-    """The check of one partition, fed with decoded windows in log order. Each call returns what it found."""
+    """The check of one partition, fed with decoded windows in log order. What it finds gathers in `found`."""
 
     def __init__(
         self, partition: Partition, directory: LogDirectory, options: ReadOptions, decoder: RecordDecoder, report: ReadReport
