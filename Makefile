@@ -57,7 +57,7 @@ bench: $(READY)  ## the benchmarks against peers; writes docs/benchmarks.md
 bench-spark: $(SPARK_READY)  ## Spark benchmarks against Spark's own Kafka source; writes docs/benchmarks-spark.md
 	$(RUN) -m benchmarks.spark $(BENCH_ARGS)
 
-damage: $(READY)  ## the whole damage campaign: every bit, every cut
+damage: $(READY)  ## the whole damage campaign, reading and verify: every bit, every cut
 	$(RUN) -m tests.damage.campaign $(DAMAGE_ARGS)
 	$(RUN) -m tests.interop.hostile
 	$(RUN) -m tests.interop.tools.dump_campaign

@@ -5,8 +5,10 @@
     logs = kafkalog.open("/var/lib/kafka/data")
     for batch in logs.read("records", columns=["offset", "key", "value"], topics=["orders"]):
         ...
+    for finding in kafkalog.verify("/var/lib/kafka/data"):
+        ...
 
-Importing this package loads neither NumPy, Numba nor Arrow; `open` does.
+Importing this package loads neither NumPy, Numba nor Arrow; `open` and `verify` do.
 """
 
 from __future__ import annotations
@@ -29,10 +31,13 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyarrow.fs import FileSystem
 
     from .tables.logs import Logs
     from .tasks.explain import Explanation
+    from .tasks.verify import Findings, Progress
 
 __version__ = "0.1.0"
 
@@ -51,6 +56,7 @@ __all__ = [
     "__version__",
     "explain",
     "open",
+    "verify",
 ]
 
 
@@ -78,3 +84,27 @@ def explain(
     from .tasks.explain import explain as explain_file
 
     return explain_file(path, offset=offset, position=position, count=count, limits=limits, filesystem=filesystem)
+
+
+def verify(
+    path: str | os.PathLike[str],
+    *,
+    topics: Sequence[str] | None = None,
+    partitions: Sequence[int] | None = None,
+    threads: int | None = None,
+    limits: Limits | None = None,
+    filesystem: FileSystem | None = None,
+    on_progress: Progress | None = None,
+) -> Findings:
+    """Everything that is wrong with the logs at `path`: entries, indexes, snapshots, checkpoints, each against the others."""
+    from .tasks.verify import verify as verify_logs
+
+    return verify_logs(
+        path,
+        topics=topics,
+        partitions=partitions,
+        threads=threads,
+        limits=limits,
+        filesystem=filesystem,
+        on_progress=on_progress,
+    )

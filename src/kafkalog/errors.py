@@ -20,41 +20,138 @@ Bad data raises nothing outside this tree.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
-# Stable reason codes, each with what it says and what a person can do about it. They are interface: reports, findings and
-# exit messages carry them, so they are never renamed.
-REASONS: dict[str, str] = {
-    "crc": "the stored checksum does not fit the bytes",
-    "inner-crc": "the checksum of a message inside a compressed set does not fit its bytes",
-    "length": "the length field cannot be right",
-    "magic": "the format version is none of 0, 1, 2",
-    "codec": "the compressed bytes do not decompress",
-    "codec-unknown": "the attributes name a codec that does not exist in this format",
-    "nested": "a compressed message inside a compressed set",
-    "count": "the record count does not fit the records",
-    "varint": "a variable-length integer is too long",
-    "record-structure": "a record does not fit its own length, or its batch",
-    "control": "a control record without a readable key",
-    "payload": "a key or value is not the message that its topic holds",
-    "offset-range": "an offset is negative or beyond what the format can hold",
-    "offset-order": "offsets go back",
-    "gap": "offsets are missing between two batches of a log that was never compacted",
-    "gap-at-end": "the segment ends before the next one begins",
-    "epoch": "the leader epoch goes back, or contradicts the checkpoint",
-    "torn": "the file ends inside an entry",
-    "torn-write": "an entry with a zeroed sector: written by halves",
-    "zero-tail": "the file ends in zeros",
-    "batch-limit": "a batch above the size limit",
-    "decompressed-limit": "a batch that decompresses to more than the limit",
-    "record-limit": "a record above the size limit",
-    "headers-limit": "more headers in a record than the limit allows",
-    "memory-limit": "the work needs more memory than the limit allows",
-    "not-a-file": "not a regular file",
-    "not-a-segment": "the bytes are not a Kafka log",
-    "file-format": "an index, snapshot or checkpoint file that cannot be read as such",
-    "version": "a format version from the future",
-    "changed": "the file shrank or was replaced while it was read",
-    "unreadable": "the bytes could not be read from the device",
+ERROR, WARNING, INFO = "error", "warning", "info"
+SEVERITIES = (ERROR, WARNING, INFO)
+
+FROM_REPLICA = "Copy the partition from another replica, or read around it with --on-damage skip or salvage."
+CUT_OFF = f"At the end of the newest segment: a write under way, or cut short, which a broker cuts off. Elsewhere: {FROM_REPLICA}"
+REBUILT = "Move it away while the broker is down; if a segment's .index is gone, a broker makes its indexes and snapshots anew."
+RAISE_LIMIT = "Raise the limit (kafkalog.Limits), if the entry may be that large; nothing of it was checked."
+
+
+class Reason(NamedTuple):
+    """What a reason code says, how grave it is as a finding, and what a person can do about it."""
+
+    about: str
+    advice: str
+    severity: str = ERROR
+
+
+# Stable reason codes. They are interface: reports, findings and exit messages carry them, so they are never renamed.
+REASONS: dict[str, Reason] = {
+    # what makes an entry unreadable
+    "crc": Reason("the stored checksum does not fit the bytes", FROM_REPLICA),
+    "inner-crc": Reason("the checksum of a message inside a compressed set does not fit its bytes", FROM_REPLICA),
+    "length": Reason("the length field cannot be right", FROM_REPLICA),
+    "magic": Reason("the format version is none of 0, 1, 2", FROM_REPLICA),
+    "codec": Reason("the compressed bytes do not decompress", FROM_REPLICA),
+    "codec-unknown": Reason("the attributes name a codec that does not exist in this format", FROM_REPLICA),
+    "nested": Reason("a compressed message inside a compressed set", FROM_REPLICA),
+    "count": Reason("the record count does not fit the records", FROM_REPLICA),
+    "varint": Reason("a variable-length integer is too long", FROM_REPLICA),
+    "record-structure": Reason("a record does not fit its own length, or its batch", FROM_REPLICA),
+    "control": Reason("a control record without a readable key", FROM_REPLICA),
+    "payload": Reason("a key or value is not the message that its topic holds", "Dump it without a decoder, or explain it."),
+    "offset-range": Reason("an offset is negative or beyond what the format can hold", FROM_REPLICA),
+    "torn": Reason("the file ends inside an entry", CUT_OFF),
+    "torn-write": Reason("an entry with a zeroed sector: written by halves", CUT_OFF),
+    "zero-tail": Reason("the file ends in zeros", CUT_OFF),
+    # what does not fit among its neighbours
+    "offset-order": Reason("offsets go back", FROM_REPLICA),
+    "gap": Reason(
+        "offsets are missing between two batches of a log that was never compacted",
+        "All is well if the topic is or was compacted, or truncated inside a batch. Else batches are lost: copy another replica.",
+        WARNING,
+    ),
+    "gap-at-end": Reason(
+        "the segment ends before the next one begins",
+        "All is well if the topic is or was compacted, or truncated inside a batch. Else its end is lost: copy another replica.",
+        WARNING,
+    ),
+    "epoch": Reason("the leader epoch goes back, or contradicts the checkpoint", FROM_REPLICA),
+    "record-order": Reason(
+        "the records of a batch are not in the order of their offsets, or beyond those of the batch",
+        "Brokers store uncompressed batches as clients send them: look for a client that numbers records wrongly.",
+        WARNING,
+    ),
+    "max-timestamp": Reason(
+        "the largest timestamp of a batch is not that of its records",
+        "Retention and searches by time go by the batch: expect records found or deleted at the wrong time.",
+        WARNING,
+    ),
+    "time-range": Reason(
+        "a timestamp beyond what microseconds in 64 bits can hold",
+        "Such a record pins its segment: retention by time waits for that day. Look for the client that sent it.",
+        INFO,
+    ),
+    "sequence-gap": Reason(
+        "the sequence numbers of an idempotent producer leave some out, though no offset is missing",
+        "Harmless if the broker had forgotten the producer (producer.id.expiration.ms); else the producer lost records.",
+        WARNING,
+    ),
+    "sequence-duplicate": Reason(
+        "the sequence numbers of an idempotent producer go back: a batch may be there twice",
+        "Compare the records of the two batches; consumers get both.",
+        WARNING,
+    ),
+    "producer-epoch": Reason(
+        "the epoch of a producer goes back: a fenced producer wrote",
+        "Consumers get what it wrote; look into the broker's log for the producer id.",
+        WARNING,
+    ),
+    "segment-overflow": Reason(
+        "offsets too far from the segment's first for an index to hold (KAFKA-6264)",
+        "Readable; a broker from 2.0 on splits the segment when it loads the log after an unclean shutdown.",
+        WARNING,
+    ),
+    # what cannot be looked at
+    "batch-limit": Reason("a batch above the size limit", RAISE_LIMIT),
+    "decompressed-limit": Reason("a batch that decompresses to more than the limit", RAISE_LIMIT),
+    "record-limit": Reason("a record above the size limit", RAISE_LIMIT),
+    "headers-limit": Reason("more headers in a record than the limit allows", RAISE_LIMIT),
+    "memory-limit": Reason("the work needs more memory than the limit allows", RAISE_LIMIT),
+    "not-a-file": Reason("not a regular file", "Look at what lies there: a broker would not open it either."),
+    "not-a-segment": Reason("the bytes are not a Kafka log", "Give a log directory, a partition folder or a segment file."),
+    "version": Reason("a format version from the future", "Use a newer kafkalog; the file may be from a newer broker."),
+    "changed": Reason("the file shrank or was replaced while it was read", "A broker is at work here: run it again.", WARNING),
+    "unreadable": Reason("the bytes could not be read from the device", "Check permissions, the disk and the system's log."),
+    # what lies beside the log
+    "file-format": Reason("an index, snapshot or checkpoint file that cannot be read as such", REBUILT),
+    "index-mismatch": Reason("an index entry that the log contradicts", REBUILT),
+    "index-missing": Reason(
+        "a segment without its index", "A broker makes a new one when it loads the log, by a scan of the segment.", WARNING
+    ),
+    "snapshot-missing": Reason(
+        "a segment without the .snapshot of its beginning, though those before and after it have theirs",
+        "Harmless but for a truncation to that offset: a broker then replays the log from an earlier one.",
+        INFO,
+    ),
+    "snapshot-mismatch": Reason("a producer in a .snapshot is not where the log says", REBUILT, WARNING),
+    "snapshot-incomplete": Reason(
+        "a KRaft snapshot without its first or last control record", "Do not use it; take an older or another node's.", ERROR
+    ),
+    "checkpoint-mismatch": Reason(
+        "a checkpoint that the log contradicts",
+        "If offsets beyond the end were acknowledged, the end of the log is lost: copy the partition from another replica.",
+        WARNING,
+    ),
+    "topic-id": Reason(
+        "partitions of one topic with different topic ids", "One of them is of a deleted topic of that name: find out which."
+    ),
+    "partition-missing": Reason(
+        "a checkpoint names a partition that has no folder here", "Usual after a topic was deleted; else a folder is lost.", INFO
+    ),
+    "orphan": Reason("an index or snapshot without its segment", "A broker deletes it when it loads the log.", INFO),
+    "leftover": Reason(
+        "a file or folder that a broker put aside",
+        "A broker deletes or finishes it at its next start; copy it first if its data are wanted.",
+        INFO,
+    ),
+    "foreign-folder": Reason(
+        "a folder that is no partition's", "Move it out of the log directory: a broker does not start beside it.", WARNING
+    ),
 }
 
 
@@ -158,7 +255,7 @@ class SegmentError(KafkaLogError):
         where = path_text(self.file) or "<bytes>"
         if self.position >= 0:
             where += f" at byte {self.position}"
-        parts = [f"{where}: {self.reason}: {REASONS[self.reason]}"]
+        parts = [f"{where}: {self.reason}: {REASONS[self.reason].about}"]
         if self.base_offset >= 0:
             last = f" to {self.last_offset}" if self.last_offset > self.base_offset else ""
             parts.append(f"offsets {self.base_offset}{last}")

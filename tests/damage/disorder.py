@@ -19,6 +19,7 @@ TIMESTAMPS = (
     *(-(1 << 63), -MAX_TYPED_MS - 1, -MAX_TYPED_MS, -5, -1, 0, 1, 253_402_300_800_000),
     *(MAX_TYPED_MS, MAX_TYPED_MS + 1, MAX_INT64 - 1, MAX_INT64),
 )
+STATED_MAXIMUM = 12
 STARTS = {"twice the same": (0, 0), "an overlap": (0, 2), "far back": (100, 3), "thrice": (5, 5, 5)}
 
 
@@ -71,7 +72,7 @@ def timestamp_cases(timestamp: int) -> Iterator[tuple[str, bytes, int]]:
     """A record with that timestamp in every way a format can say it, and what a reader has to give."""
     record = make_record(*PLAIN)
     yield "base", make_batch(record, base_timestamp=timestamp, max_timestamp=timestamp), timestamp
-    yield "maximum lies", make_batch(record, base_timestamp=timestamp, max_timestamp=12), timestamp
+    yield "maximum lies", make_batch(record, base_timestamp=timestamp, max_timestamp=STATED_MAXIMUM), timestamp
     yield "append time", make_batch(record, attributes=8, base_timestamp=5, max_timestamp=timestamp), timestamp
     far = make_record(encode_varlong(MAX_INT64), *PLAIN[1:])
     wrapped = (timestamp + MAX_INT64 + (1 << 63)) % (1 << 64) - (1 << 63)

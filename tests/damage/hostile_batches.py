@@ -229,11 +229,11 @@ def check_varints(random_cases: int) -> Tally:
         for pattern in patterns:
             case = f"varint {field} = {pattern.hex()}"
             with tally.case(case):
-                judge_against_reference(make_batch(_with_varint(field, pattern)), case, tally)
+                judge_against_reference(make_batch(with_varint(field, pattern)), case, tally)
     return tally
 
 
-def _with_varint(field: int, pattern: bytes) -> bytes:
+def with_varint(field: int, pattern: bytes) -> bytes:
     if field < 0:
         return pattern + b"\0" + b"".join(PLAIN)
     parts = list(PLAIN)

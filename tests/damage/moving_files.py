@@ -130,13 +130,13 @@ def _read_disturbed(path: Path, action: str, other: bytes, random: Random) -> tu
         for number, found in enumerate(record_batches(find_partitions(store, place), SCHEMA, options, ReadReport())):
             offsets += found["offset"].to_pylist()
             if number == when:
-                _disturb(path, action, other, random.randrange(size))
+                disturb(path, action, other, random.randrange(size))
     except KafkaLogError as error:
         return offsets, error
     return offsets, None
 
 
-def _disturb(path: Path, action: str, other: bytes, size: int) -> None:
+def disturb(path: Path, action: str, other: bytes, size: int) -> None:
     if action == "truncate":
         os.truncate(path, size)
     elif action == "rename":
@@ -187,6 +187,21 @@ def check_zero_tails(quick: bool) -> Tally:
 def check_torn_batches(quick: bool) -> Tally:
     """T-18: the last batch has any subset of its eight sectors on disk: the entries before it are read, and the tail is named."""
     tally = Tally()
+    for missing, first, torn in torn_images():
+        for mode in ("strict", "skip", "salvage"):
+            case = f"{mode}: sectors {missing:08b} missing"
+            with tally.case(case):
+                tally.reads += 1
+                outcome = read({f"/logs/golden-0/{BASE_OFFSET:020d}.log": first + torn}, on_damage=mode)
+                expected = [BASE_OFFSET] if missing else [BASE_OFFSET, BASE_OFFSET + 1]
+                tally.expect(outcome.error is None and outcome.offsets == expected, f"{case}: {outcome.offsets}, {outcome.error}")
+                report = outcome.report
+                tally.expect(len(report.tails) == bool(missing), f"{case}: {report.tails} {report.dropped}")
+    return tally
+
+
+def torn_images() -> Iterator[tuple[int, bytes, bytes]]:
+    """(which sectors are missing, the batch before, the last batch without them): all 2^8."""
     random = Random(18)
     first = _batch_of_size(BASE_OFFSET, 2 * SECTOR, random)
     last = _batch_of_size(BASE_OFFSET + 1, 8 * SECTOR, random)
@@ -195,16 +210,7 @@ def check_torn_batches(quick: bool) -> Tally:
         for sector in range(8):
             if missing >> sector & 1:
                 torn[sector * SECTOR : (sector + 1) * SECTOR] = bytes(SECTOR)
-        for mode in ("strict", "skip", "salvage"):
-            case = f"{mode}: sectors {missing:08b} missing"
-            with tally.case(case):
-                tally.reads += 1
-                outcome = read({f"/logs/golden-0/{BASE_OFFSET:020d}.log": first + bytes(torn)}, on_damage=mode)
-                expected = [BASE_OFFSET] if missing else [BASE_OFFSET, BASE_OFFSET + 1]
-                tally.expect(outcome.error is None and outcome.offsets == expected, f"{case}: {outcome.offsets}, {outcome.error}")
-                report = outcome.report
-                tally.expect(len(report.tails) == bool(missing), f"{case}: {report.tails} {report.dropped}")
-    return tally
+        yield missing, first, bytes(torn)
 
 
 def _batch_of_size(offset: int, size: int, random: Random) -> bytes:

@@ -61,7 +61,7 @@ def test_every_table_of_real_logs_is_the_same_as_from_local_files(table: str, co
     choices: dict[str, Any] = {"include_control": True, "on_damage": "skip"}
     expected = kafkalog.open(local).read(table, columns, **choices).read_all()
     found = kafkalog.open(uri).read(table, columns, **choices).read_all()
-    assert expected.num_rows > 0
+    assert (expected.num_rows > 0) == (table != "findings")
     assert found.equals(expected)
 
 

@@ -1,4 +1,4 @@
-"""`python -m kafkalog.cli.docs [FOLDER]`: writes docs/tables.md and docs/cli.md from the code, so that they cannot differ."""
+"""`python -m kafkalog.cli.docs [FOLDER]`: writes the pages of docs/ that are made from the code, so that they cannot differ."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from kafkalog.errors import REASONS, SEVERITIES
 from kafkalog.tables.schemas import TABLES, Table
 
 from .main import NAME, kafkalog
@@ -71,7 +72,56 @@ def _help_section(title: str, text: str) -> str:
     return f"## {title}\n\n```text\n{text.rstrip()}\n```"
 
 
-PAGES = {"tables.md": tables_page, "cli.md": cli_page}
+VERIFY_INTRODUCTION = """\
+`kafkalog verify PATH` and `kafkalog.verify(path)` check every file of a log against itself and against the others. Nothing is
+written, no broker is needed, and one may run on the same files. What a broker leaves behind, cleanly or not, is no fault; what
+clients sent and it did not look at may be.
+
+    for finding in kafkalog.verify("/var/lib/kafka/data"):
+        print(finding.severity, finding.reason, finding.file, finding.position, finding.advice)
+
+Also as a table, with the same columns: `kafkalog.open(path).read("findings")`, `kafkalog table findings PATH`,
+`spark.read.format("kafkalog").option("table", "findings")`. See [tables.md](tables.md#findings) for the columns.
+
+| what is looked at | against what |
+|---|---|
+| batches and messages | their checksum, their own structure down to every record and header, and what the format can hold |
+| offsets, leader epochs | the entries before and behind, the segment's name, the next segment, the leader-epoch-checkpoint |
+| record offsets, largest timestamps | the batch they are in |
+| sequence numbers, epochs of producers | what the producer wrote before |
+| `.index`, `.timeindex` | the entries of the segment: every index entry has to lead a reader right |
+| `.txnindex` | the transactions, replayed: every abort marker, with its first offset and last stable offset |
+| `.snapshot` | its checksum, and the producers, replayed up to its offset |
+| checkpoints, `partition.metadata`, `meta.properties`, `quorum-state` | their form; offsets beyond the end of the log |
+| KRaft snapshots (`.checkpoint`) | as a log, with their first and last control record |
+| everything else in the folders | what a broker would make of it: leftovers, orphans, folders that keep it from starting |
+
+After a wrong checksum or length the check goes on with the next intact batch, so one run finds all of the damage. A cleaner
+leaves gaps in offsets and sequence numbers; a log counts as compacted if the cleaner-offset-checkpoint names it or if a batch
+shows a cleaner's work. A copy of a compacted v0/v1 log without its checkpoint shows neither: its gaps are warnings.
+
+What the bytes cannot tell is not reported: a cut between two batches at the very end of the log, a batch that somebody made with
+the right checksum, a wrong offset in a gap of a compacted log, an index that still leads every reader right. How that was
+tried is in [damage.md](damage.md).
+
+Exit codes: 0 nothing is wrong, 1 there are findings of `--fail-on` (warning) or graver, 3 all of these are limits, 4 something
+could not be read.
+"""
+
+
+def verify_page() -> str:
+    """The content of docs/verify.md."""
+    rows = [
+        f"| `{code}` | {reason.severity} | {reason.about} | {_cell(reason.advice)} |"
+        for code, reason in sorted(REASONS.items(), key=lambda item: (SEVERITIES.index(item[1].severity), item[0]))
+    ]
+    head = ["| code | severity | what it says | what to do next |", "|---|---|---|---|"]
+    about = "Codes are never renamed. The severity is the usual one: at the end of a log that was not closed it is info."
+    parts = [MADE_BY, "# Verify", VERIFY_INTRODUCTION.rstrip(), "## Reason codes", about, "\n".join([*head, *rows])]
+    return "\n\n".join(parts) + "\n"
+
+
+PAGES = {"tables.md": tables_page, "cli.md": cli_page, "verify.md": verify_page}
 
 
 def main(arguments: list[str]) -> None:

@@ -30,8 +30,8 @@ CLEAN, DAMAGE, USAGE, LIMIT, INPUT_OUTPUT, BUG = range(6)
 INTERRUPTED, BROKEN_PIPE = 130, 141
 
 EXIT_CODES = {
-    CLEAN: "everything was read",
-    DAMAGE: "damage was found; in strict mode the read ended there, otherwise it was left out",
+    CLEAN: "everything was read; verify: nothing is wrong",
+    DAMAGE: "damage was found; in strict mode a read ends there, otherwise it leaves it out",
     USAGE: "the command cannot be carried out as it was given",
     LIMIT: "something in the log asks for more than the limits allow",
     INPUT_OUTPUT: "something could not be read or written",

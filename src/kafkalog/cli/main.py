@@ -18,6 +18,7 @@ from .ingest import ingest
 from .ls import ls
 from .manual import EXIT_CODES_TEXT
 from .table import table
+from .verify import verify
 
 NAME = "kafkalog"
 COMPLETION = "_KAFKALOG_COMPLETE"
@@ -31,6 +32,7 @@ COMPLETION = "_KAFKALOG_COMPLETE"
 Examples:
   kafkalog ls /var/lib/kafka/data
   kafkalog table records /var/lib/kafka/data --topic orders --limit 10
+  kafkalog verify /var/lib/kafka/data
   kafkalog ingest /var/lib/kafka/data /lake/kafka
 
 {EXIT_CODES_TEXT}""",
@@ -47,7 +49,7 @@ def kafkalog(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for command in (dump, estimate, explain, ingest, ls, table):
+for command in (dump, estimate, explain, ingest, ls, table, verify):
     kafkalog.add_command(command)
 
 

@@ -13,7 +13,7 @@ from .manual import EXIT_CODES_TEXT
 from .target import STDOUT
 
 # Written out here because the schemas need Arrow, which no help text should load; a test compares them.
-TABLES = ("records", "batches", "segments", "index_entries", "transactions", "producers", "epochs")
+TABLES = ("records", "batches", "segments", "index_entries", "transactions", "producers", "epochs", "findings")
 ISOLATIONS = ("read_uncommitted", "read_committed")
 DAMAGE_MODES = ("strict", "skip", "salvage")
 FORMATS = ("text", "json", "csv", "arrow", "parquet")
@@ -29,6 +29,7 @@ Tables:
   transactions    committed, aborted and open transactions
   producers       producer state, of .snapshot files and replayed
   epochs          leader epochs, of the checkpoint and seen in batches
+  findings        what `kafkalog verify` finds wrong
 
 \b
 Formats:

@@ -62,7 +62,8 @@ class Order:
 
     def __init__(self, partition: Partition, *, neighbours: bool) -> None:
         self.partition = partition
-        self.neighbours = neighbours
+        self.contiguous = neighbours
+        self.checkpointed = neighbours
         self.last_offset = NOTHING_YET
         self.epoch = NOTHING_YET
         self.stop = 0  # the byte behind the last entry in place: whatever begins later has damage before it
@@ -85,7 +86,8 @@ class Order:
         fits = (
             bool(facts[scan.IN_ORDER])
             and not facts[scan.WRAPPER_COUNT]
-            and not self.neighbours
+            and not self.contiguous
+            and not self.checkpointed
             and facts[scan.FIRST_BASE] > self.last_offset
             and facts[scan.GREATEST_LAST] <= self._highest()
             and (facts[scan.FIRST_EPOCH] == UNKNOWN_EPOCH or facts[scan.FIRST_EPOCH] >= self.epoch)
@@ -113,8 +115,9 @@ class Order:
         suspicious = (bases <= before) | (lasts < bases) | (lasts > self._highest()) | (epochs < UNKNOWN_EPOCH)
         known = epochs >= 0
         suspicious |= known & (epochs < np.maximum.accumulate(np.concatenate(([self.epoch], epochs[:-1]))))
-        if self.neighbours:
+        if self.contiguous:
             suspicious |= (base_offsets >= 0) & (bases != before + 1)
+        if self.checkpointed:
             suspicious |= self._contradict_checkpoint(fields, bases)
         if not suspicious.any():
             self._accept(int(lasts[-1]), int(epochs.max()), int(fields[scan.POSITION, -1] + fields[scan.SIZE, -1]))
@@ -136,11 +139,14 @@ class Order:
             return np.zeros(len(bases), np.bool_)
         at = np.searchsorted([epoch.start_offset for epoch in known], bases, side="right") - 1
         expected = np.array([epoch.epoch for epoch in known])[np.maximum(at, 0)]
-        contradicts: NDArray[np.bool_] = (fields[scan.MAGIC] == 2) & (at >= 0) & (fields[scan.LEADER_EPOCH] != expected)
+        epochs = fields[scan.LEADER_EPOCH]
+        contradicts: NDArray[np.bool_] = (fields[scan.MAGIC] == 2) & (at >= 0) & (epochs != expected)
+        if not self.contiguous:  # a cleaner from 4.0 on makes v2 batches of v0/v1 messages, which had no epoch
+            contradicts &= epochs != UNKNOWN_EPOCH
         return contradicts
 
     def _places(self, fields: Ints, bases: NDArray[np.int64], exact: NDArray[np.bool_]) -> list[_Place]:
-        contradicts = self._contradict_checkpoint(fields, bases) if self.neighbours else np.zeros(len(bases), np.bool_)
+        contradicts = self._contradict_checkpoint(fields, bases) if self.checkpointed else np.zeros(len(bases), np.bool_)
         lasts, epochs, starts = fields[scan.LAST_OFFSET], fields[scan.LEADER_EPOCH], fields[scan.POSITION]
         unproven = exact & (fields[scan.MAGIC] == 0) & (header_bases(fields) < 0)
         columns = (bases, lasts, epochs, starts, starts + fields[scan.SIZE], exact, unproven, contradicts)
@@ -152,7 +158,7 @@ class Order:
         for row, here in enumerate(places):
             following = places[row + 1 : row + 1 + WITNESSES]
             problem = self._wrong_offsets(row, here, following) or self._wrong_epoch(row, here, following)
-            if problem is None and self.neighbours and here.exact and here.base != self.last_offset + 1:
+            if problem is None and self.contiguous and here.exact and here.base != self.last_offset + 1:
                 problem = self._gap(row, here, following)
             if problem is not None:
                 found.append(problem)
@@ -202,7 +208,7 @@ class Order:
     def missing_at_end(self) -> tuple[int, int] | None:
         """The offsets that `neighbours` misses between the last entry of this segment and the next one."""
         after = self.segment.next_base_offset
-        if not self.neighbours or after is None or self.last_offset + 1 >= after:
+        if not self.contiguous or after is None or self.last_offset + 1 >= after:
             return None
         return self.last_offset + 1, after - 1
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,9 @@ DEFAULT_THREADS = 4
 AHEAD = 2  # windows under way, done or waiting, per thread
 NARROW_OFFSETS = 1000
 NARROW_WINDOW_BYTES = 256 << 10
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -265,17 +268,11 @@ class _PartitionRead:
                 problems = sorted([*problems, *self._out_of_place(scanned, decoded)], key=lambda problem: problem.entry)
             yield from self._slices(decoded, problems)
             for problem in problems:
-                self._handle(self._torn_by_crash(problem.error, scanned), scanned.segment)
+                self._handle(torn_by_crash(problem.error, scanned.file_stop), scanned.segment)
         for error in scanned.problems:
-            self._handle(self._torn_by_crash(error, scanned), scanned.segment)
+            self._handle(torn_by_crash(error, scanned.file_stop), scanned.segment)
         if scanned.ends:
             self._check_end(scanned.segment)
-
-    def _torn_by_crash(self, error: SegmentError, scanned: _Scanned) -> SegmentError:
-        """The very last entry, with a sector of zeros in it, was being written when the power went: a tail, not damage."""
-        if error.reason != "torn-write" or error.position + error.length != scanned.file_stop:
-            return error
-        return TornTail("torn-write", **entry_fields(error), at_tail=True)
 
     def _out_of_place(self, scanned: _Scanned, decoded: DecodedWindow) -> list[EntryProblem]:
         """Entries whose offsets or epochs do not fit, among those that are intact."""
@@ -288,12 +285,7 @@ class _PartitionRead:
         if damaged:
             rows = rows[rows < damaged[0]] if self.strict else np.setdiff1d(rows, damaged)
         fields = rows_of(window.fields, rows)
-        bases = header_bases(fields)
-        for group in decoded.groups:
-            if (bases < 0).any():
-                intact = np.isin(group.entries, rows)
-                bases[np.searchsorted(rows, group.entries[intact])] = group.first_offsets[intact]
-        found = self.order.check(fields, bases)
+        found = self.order.check(fields, decoded_bases(decoded, rows))
         self._note_overflow(scanned.segment, fields, int(fields[scan.LAST_OFFSET].max(initial=0)))
         return [
             EntryProblem(int(rows[problem.row]), order_error(window.file, fields, problem), problem.entry_stays)
@@ -347,10 +339,27 @@ class _PartitionRead:
             )
 
 
+def decoded_bases(decoded: DecodedWindow, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The first offsets of these entries (ascending rows of the window), also of the compressed v0/v1 sets that were decoded."""
+    bases = header_bases(rows_of(decoded.window.fields, rows))
+    if (bases < 0).any():
+        for group in decoded.groups:
+            intact = np.isin(group.entries, rows)
+            bases[np.searchsorted(rows, group.entries[intact])] = group.first_offsets[intact]
+    return bases
+
+
 def _runs(kept: NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
     """Half-open ranges of consecutive True."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], kept, [False]))))
     yield from zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
+
+
+def torn_by_crash(error: SegmentError, file_stop: int) -> SegmentError:
+    """The very last entry, with a sector of zeros in it, was being written when the power went: a tail, not damage."""
+    if error.reason != "torn-write" or error.position + error.length != file_stop:
+        return error
+    return TornTail("torn-write", **entry_fields(error), at_tail=True)
 
 
 def entry_fields(error: SegmentError) -> dict[str, Any]:
@@ -399,9 +408,7 @@ class SegmentPlacement:
         )
 
 
-def ordered(
-    work: Callable[[_Scanned], DecodedWindow | None], items: Iterator[_Scanned], threads: int
-) -> Iterator[tuple[_Scanned, DecodedWindow | None]]:
+def ordered(work: Callable[[Item], Result], items: Iterator[Item], threads: int) -> Iterator[tuple[Item, Result]]:
     """Each item with the result of `work` on it, in order; a few items are under way at once on as many threads.
 
     A thread takes its item from `items` by itself, when its turn has come: what it reads stays in the caches of its core.
@@ -411,7 +418,7 @@ def ordered(
             yield item, work(item)
         return
 
-    def step(turn: Lock, next_turn: Lock) -> tuple[_Scanned, DecodedWindow | None] | None:
+    def step(turn: Lock, next_turn: Lock) -> tuple[Item, Result] | None:
         with turn:
             try:
                 item = next(items, None)
@@ -420,7 +427,7 @@ def ordered(
         return None if item is None else (item, work(item))
 
     pool = ThreadPoolExecutor(threads, thread_name_prefix="kafkalog")
-    waiting: deque[Future[tuple[_Scanned, DecodedWindow | None] | None]] = deque()
+    waiting: deque[Future[tuple[Item, Result] | None]] = deque()
     turn = Lock()
     try:
         while True:

@@ -11,6 +11,8 @@ import pyarrow as pa
 
 from kafkalog.errors import Limits, StorageError, UsageError
 from kafkalog.kernels._jit import announce_compilation
+from kafkalog.log.checks.finding import Finding
+from kafkalog.log.checks.run import check_partitions
 from kafkalog.log.folders import find_partitions
 from kafkalog.log.follow import follow_partitions
 from kafkalog.log.partition import Partition
@@ -105,9 +107,39 @@ class Logs:
             limits=limits,
         )
         self.report = report if report is not None else ReadReport()
-        chosen = self._choose(topics, partitions)
+        if table == "findings":
+            found = rows.finding_rows(self.check(topics=topics, partitions=partitions, options=options, report=self.report))
+            return pa.RecordBatchReader.from_batches(schema, rows.row_batches(found, schema))
+        chosen = self.choose(topics, partitions)
         announce_compilation()
         return pa.RecordBatchReader.from_batches(schema, _batches(table, chosen, schema, options, self.report))
+
+    def check(
+        self,
+        *,
+        topics: Sequence[str] | None = None,
+        partitions: Sequence[int] | None = None,
+        options: ReadOptions | None = None,
+        report: ReadReport | None = None,
+    ) -> Iterator[Finding | None]:
+        """What is wrong with these logs, as it is found, and None now and then: `report` then says how far it has come.
+
+        Of `options` only threads and limits count. Without topics and partitions the log directory itself is looked at, too.
+        """
+        chosen = self.choose(topics, partitions)
+        whole = self.is_log_directory and topics is None and partitions is None
+        announce_compilation()
+        return check_partitions(
+            self.partitions if whole else chosen,
+            options or ReadOptions(frozenset()),
+            report if report is not None else self.report,
+            self.path if whole else None,
+        )
+
+    @property
+    def is_log_directory(self) -> bool:
+        """Whether the path is a folder of partition folders."""
+        return all(found.folder != self.path and found.file is None for found in self.partitions)
 
     def follow(
         self,
@@ -124,7 +156,7 @@ class Logs:
         true still comes.
         """
         schema = find_table("records").schema(columns)
-        chosen = self._choose(choices.pop("topics", None), choices.pop("partitions", None))
+        chosen = self.choose(choices.pop("topics", None), choices.pop("partitions", None))
         record_range = _range(*(choices.pop(name, None) for name in ("start_offset", "stop_offset", "start_time", "stop_time")))
         report = choices.pop("report", None)
         self.report = report if report is not None else ReadReport()
@@ -139,7 +171,7 @@ class Logs:
             self.report,
         )
 
-    def _choose(self, topics: Sequence[str] | None, numbers: Sequence[int] | None) -> list[Partition]:
+    def choose(self, topics: Sequence[str] | None, numbers: Sequence[int] | None) -> list[Partition]:
         """The partitions to read: all that live, or the only one at this path whatever its state."""
         alone = len(self.partitions) == 1
         chosen = [partition for partition in self.partitions if alone or not partition.state]

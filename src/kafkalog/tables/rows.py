@@ -1,4 +1,4 @@
-"""Tables of few rows, gathered as plain values: segments, index entries, transactions, producers, epochs."""
+"""Tables of few rows, gathered as plain values: segments, index entries, transactions, producers, epochs, findings."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 from kafkalog.errors import SegmentError, StorageError, path_text
 from kafkalog.format import index
 from kafkalog.format.snapshot import decode_snapshot
+from kafkalog.log.checks.finding import Finding
 from kafkalog.log.epochs import replay_epochs
 from kafkalog.log.headers import replay_transactions
 from kafkalog.log.partition import SMALL_FILE, Partition, StoredFile
@@ -163,3 +164,9 @@ def _transaction_row(transaction: Transaction) -> Row:
         for name in ("marker_offset", "marker_timestamp_ms", "coordinator_epoch", "last_stable_offset"):
             row[name] = None
     return row
+
+
+def finding_rows(findings: Iterable[Finding | None]) -> Iterator[Row]:
+    for finding in findings:
+        if finding is not None:
+            yield {**vars(finding), "about": finding.about, "advice": finding.advice}

@@ -215,8 +215,30 @@ TRANSACTIONS = Table(
     ),
 )
 
+FINDINGS = Table(
+    "findings",
+    "fault that `kafkalog verify` finds; none in a healthy log",
+    "every file, and every byte of the log",
+    (
+        Column("topic", pa.string(), "null for what belongs to no partition"),
+        Column("partition", pa.int32(), "null for what belongs to no partition"),
+        Column("severity", pa.string(), "error, warning or info"),
+        Column("reason", pa.string(), "a stable code, see docs/verify.md"),
+        Column("file", pa.string(), ""),
+        Column("position", pa.int64(), "byte position in the file; null when it is not at one"),
+        Column("length", pa.int64(), "bytes concerned"),
+        Column("base_offset", pa.int64(), "first offset concerned; null when not known"),
+        Column("last_offset", pa.int64(), ""),
+        Column("expected", pa.string(), ""),
+        Column("found", pa.string(), ""),
+        Column("detail", pa.string(), ""),
+        Column("about", pa.string(), "what the reason code says"),
+        Column("advice", pa.string(), "what to do next"),
+    ),
+)
+
 TABLES: dict[str, Table] = {
-    table.name: table for table in (RECORDS, BATCHES, SEGMENTS, INDEX_ENTRIES, TRANSACTIONS, PRODUCERS, EPOCHS)
+    table.name: table for table in (RECORDS, BATCHES, SEGMENTS, INDEX_ENTRIES, TRANSACTIONS, PRODUCERS, EPOCHS, FINDINGS)
 }
 
 

@@ -1,0 +1,94 @@
+"""What a check found: a fault with its reason code, its place, and how grave it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kafkalog.errors import REASONS, KafkaLogError, SegmentError
+from kafkalog.log.partition import Partition
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One fault. What is not known, or belongs to no partition, is None."""
+
+    reason: str
+    severity: str
+    file: str
+    topic: str | None = None
+    partition: int | None = None
+    position: int | None = None
+    length: int | None = None
+    base_offset: int | None = None
+    last_offset: int | None = None
+    expected: str | None = None
+    found: str | None = None
+    detail: str = ""
+
+    @property
+    def about(self) -> str:
+        """What the reason code says."""
+        return REASONS[self.reason].about
+
+    @property
+    def advice(self) -> str:
+        """What to do next."""
+        return REASONS[self.reason].advice
+
+
+class Place(NamedTuple):
+    """Where in a file; -1 where it is not known or does not apply."""
+
+    position: int = -1
+    length: int = -1
+    base_offset: int = -1
+    last_offset: int = -1
+
+
+NOWHERE = Place()
+
+
+def make_finding(
+    reason: str,
+    file: str,
+    partition: Partition | None = None,
+    place: Place = NOWHERE,
+    *,
+    severity: str | None = None,
+    expected: object = None,
+    found: object = None,
+    detail: str = "",
+) -> Finding:
+    """A finding of the reason's own severity, unless another is given."""
+    position, length, base_offset, last_offset = (number if number >= 0 else None for number in place)
+    return Finding(
+        reason,
+        severity or REASONS[reason].severity,
+        file,
+        topic=None if partition is None else partition.topic,
+        partition=None if partition is None else partition.partition,
+        position=position,
+        length=length,
+        base_offset=base_offset,
+        last_offset=last_offset,
+        expected=None if expected is None else str(expected),
+        found=None if found is None else str(found),
+        detail=detail,
+    )
+
+
+def finding_of(error: KafkaLogError, file: str, partition: Partition | None = None, *, severity: str | None = None) -> Finding:
+    """The finding that an error of reading `file` is."""
+    if not isinstance(error, SegmentError):
+        return make_finding("unreadable", file, partition, severity=severity, detail=str(error))
+    return make_finding(
+        error.reason,
+        error.file or file,
+        partition,
+        Place(error.position, error.length, error.base_offset, error.last_offset),
+        severity=severity,
+        expected=error.expected,
+        found=error.found,
+        detail=error.detail,
+    )

@@ -1,0 +1,172 @@
+"""Producers: their sequence numbers, and their state in `.snapshot` files against a replay of the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from kafkalog.errors import SegmentError
+from kafkalog.format import batch
+from kafkalog.format.sequence import MAX_SEQUENCE
+from kafkalog.format.snapshot import ENTRY, HEADER_SIZE, decode_snapshot
+from kafkalog.kernels import scan
+from kafkalog.kernels.bytes import Ints
+from kafkalog.log.partition import Partition, StoredFile
+from kafkalog.log.producers import NONE, ProducerState
+
+from .finding import Finding, Place, finding_of, make_finding
+from .records import place_of
+from .transactions import decisive_rows
+
+# Field of a snapshot's entry: attribute of the replayed state.
+COMPARED = {
+    "producer_epoch": "producer_epoch",
+    "last_sequence": "last_sequence",
+    "last_offset": "last_offset",
+    "offset_delta": "offset_delta",
+    "timestamp": "last_timestamp_ms",
+    "coordinator_epoch": "coordinator_epoch",
+    "current_txn_first_offset": "current_transaction_first_offset",
+}
+LAST_BATCH = ("last_sequence", "offset_delta")
+
+
+class Sequences:
+    """Every producer numbers its batches without gaps; a new epoch begins with 0.
+
+    What a producer wrote before the first entry, or behind damage, is not known: then any number is right.
+    """
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.last: dict[int, tuple[int, int]] = {}  # producer id: its epoch and last sequence number
+
+    def forget(self) -> None:
+        """Entries may be missing here."""
+        self.last.clear()
+
+    def take(self, fields: Ints, file: str) -> Iterator[Finding]:
+        """What is out of sequence among these entries, which are in order and without gaps."""
+        is_data = (fields[scan.BASE_SEQUENCE] >= 0) & (fields[scan.ATTRIBUTES] & batch.CONTROL == 0)
+        rows = np.flatnonzero(is_data & (fields[scan.PRODUCER_ID] >= 0))
+        if not len(rows):
+            return
+        rows = rows[np.argsort(fields[scan.PRODUCER_ID, rows], kind="stable")]
+        producers, epochs, bases = fields[[scan.PRODUCER_ID, scan.PRODUCER_EPOCH, scan.BASE_SEQUENCE]][:, rows]
+        lasts = (bases + fields[scan.LAST_OFFSET, rows] - fields[scan.BASE_OFFSET, rows]) & MAX_SEQUENCE
+        first = np.append(True, producers[1:] != producers[:-1])
+        epoch_before, last_before = np.roll(epochs, 1), np.roll(lasts, 1)
+        for at in np.flatnonzero(first).tolist():
+            epoch_before[at], last_before[at] = self.last.get(int(producers[at]), (NONE, NONE))
+        expected = np.where(epochs == epoch_before, (last_before + 1) & MAX_SEQUENCE, 0)
+        wrong = (epoch_before != NONE) & ((epochs < epoch_before) | (bases != expected))
+        for at in np.flatnonzero(np.append(first[1:], True)).tolist():
+            self.last[int(producers[at])] = int(epochs[at]), int(lasts[at])
+        for at in np.flatnonzero(wrong).tolist():
+            before = int(epoch_before[at]), int(expected[at])
+            yield self._finding(fields[:, rows[at]], file, *before)
+
+    def _finding(self, header: Ints, file: str, epoch_before: int, expected: int) -> Finding:
+        epoch, base = int(header[scan.PRODUCER_EPOCH]), int(header[scan.BASE_SEQUENCE])
+        if epoch < epoch_before:
+            reason, wanted, found = "producer-epoch", f"epoch {epoch_before} or above", epoch
+        else:
+            is_repeated = (expected - base) & MAX_SEQUENCE <= MAX_SEQUENCE // 2
+            reason = "sequence-duplicate" if is_repeated else "sequence-gap"
+            wanted, found = f"sequence {expected}", base
+        detail = f"producer {header[scan.PRODUCER_ID]}, epoch {epoch}"
+        place = place_of(header[:, np.newaxis], 0)
+        return make_finding(reason, file, self.partition, place, expected=wanted, found=found, detail=detail)
+
+
+class Snapshots:
+    """The `.snapshot` files of a partition, each compared when the replay has come to its offset."""
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.waiting: dict[int, StoredFile] = {
+            stored.base_offset: stored for stored in partition.files if stored.kind == "snapshot" and not stored.suffix
+        }
+        self.offsets = sorted(self.waiting)
+        self.first_offset = partition.segments[0].base_offset if partition.segments else 0
+        self.states: dict[int, ProducerState] = {}
+        self.is_whole = True  # False behind damage
+
+    def take(self, fields: Ints) -> None:
+        if self.waiting:
+            rows = np.flatnonzero((fields[scan.PRODUCER_ID] >= 0) & (fields[scan.MAGIC] == 2))
+            for row in decisive_rows(fields, rows).tolist():
+                producer_id = int(fields[scan.PRODUCER_ID, row])
+                self.states.setdefault(producer_id, ProducerState(producer_id)).take(fields[:, row])
+
+    def reach(self, offset: int, *, compacted: bool) -> Iterator[Finding]:
+        """Compare the snapshot at this offset, if there is one, with the state that the replay has come to."""
+        stored = self.waiting.pop(offset, None)
+        if stored is None:
+            return
+        try:
+            producers = decode_snapshot(self.partition.store.read_small(stored.path, stored.size + 1))
+        except SegmentError as error:
+            yield finding_of(error, stored.path, self.partition)
+            return
+        for row, entry in enumerate(producers if self.is_whole else ()):
+            state = self.states.get(int(entry["producer_id"]))
+            if state is None:
+                continue  # all of it has been deleted or compacted away
+            wrong = differences(entry, state, offset, self.first_offset, compacted=compacted)
+            if wrong:
+                expected = ", ".join(f"{name} {getattr(state, COMPARED[name])}" for name in wrong)
+                found = ", ".join(f"{name} {entry[name]}" for name in wrong)
+                yield make_finding(
+                    "snapshot-mismatch",
+                    stored.path,
+                    self.partition,
+                    Place(HEADER_SIZE + row * ENTRY.itemsize, ENTRY.itemsize),
+                    expected=expected,
+                    found=found,
+                    detail=f"producer {entry['producer_id']}",
+                )
+
+    def finish(self, end_offset: int, *, compacted: bool) -> Iterator[Finding]:
+        yield from self.reach(end_offset, compacted=compacted)
+        yield from self._missing()
+        for offset in sorted(self.waiting):  # of no segment: a broker deletes it, but it has to be one
+            self.is_whole = False
+            yield from self.reach(offset, compacted=compacted)
+
+    def _missing(self) -> Iterator[Finding]:
+        """Brokers before 2.8 kept only the latest few, later ones keep one for each segment."""
+        for segment in self.partition.segments if self.offsets else ():
+            between = self.offsets[0] < segment.base_offset < self.offsets[-1]
+            if between and segment.base_offset not in self.offsets:
+                path = segment.log.path.removesuffix("log") + "snapshot"
+                yield make_finding("snapshot-missing", path, self.partition)
+
+
+def differences(entry: np.void, state: ProducerState, snapshot_offset: int, first_offset: int, *, compacted: bool) -> list[str]:
+    """The fields of a snapshot's entry that the log contradicts.
+
+    Much is no contradiction: releases differ in what they store, retention and cleaners take evidence away, and a broker forgets
+    producers that have been silent for a day.
+    """
+    stored = {name: int(entry[name]) for name in COMPARED}
+    differs = {name for name in COMPARED if stored[name] != getattr(state, COMPARED[name])}
+    last_offset = stored["last_offset"]
+    if last_offset >= snapshot_offset:
+        return ["last_offset"]
+    if compacted:
+        if last_offset == state.last_offset:
+            return [name for name in LAST_BATCH if name in differs]
+        return ["last_offset"] if 0 <= last_offset < state.last_offset else []
+    if NONE in (stored["coordinator_epoch"], state.coordinator_epoch):
+        differs.discard("coordinator_epoch")
+    if 0 <= stored["current_txn_first_offset"] < first_offset:
+        differs.discard("current_txn_first_offset")
+    if NONE in (last_offset, state.last_offset):
+        differs -= {"last_offset", "timestamp", *LAST_BATCH}
+    elif state.coordinator_epoch != NONE:
+        differs.discard("timestamp")  # of the marker, or before 2.0 of the last batch
+        if last_offset > state.last_offset and stored["offset_delta"] == 0:  # 0.11 has the offset of the marker there
+            differs -= {"last_offset", "offset_delta"}
+    return [name for name in COMPARED if name in differs]

@@ -1,0 +1,161 @@
+"""Check partitions: read each file once, decode windows of several files on a few threads, judge them in log order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from kafkalog.errors import KafkaLogError, SegmentError
+from kafkalog.format import names
+from kafkalog.log.folders import find_partitions
+from kafkalog.log.partition import SMALL_FILE, Partition, Segment
+from kafkalog.log.reading import ReadOptions, ordered
+from kafkalog.log.report import ReadReport
+from kafkalog.segment.decode import DecodedWindow, RecordDecoder, RecordRange
+from kafkalog.segment.windows import SegmentWalk, Window, WindowBuffers
+from kafkalog.storage.store import Store
+
+from .directory import LogDirectory, check_log_directory, read_log_directory, root_of
+from .finding import Finding, finding_of, make_finding
+from .partition import PartitionCheck
+
+# With these the structure of every record is looked at, headers too, and neither keys nor values are copied.
+CHECKED_COLUMNS = frozenset({"offset", "headers_raw"})
+INDEX_KINDS = ("index", "timeindex", "txnindex")
+
+
+@dataclass
+class _Scanned:
+    """A window on its way to the decoder, or the beginning or end of a segment, or of a partition."""
+
+    check: PartitionCheck
+    segment: Segment | None = None
+    window: Window | None = None
+    contents: dict[str, bytes] | None = None  # of the index files, where a segment begins
+    problem: KafkaLogError | None = None
+    found: list[Finding] = field(default_factory=list)
+
+
+def check_partitions(
+    partitions: Sequence[Partition], options: ReadOptions, report: ReadReport, log_directory: str | None = None
+) -> Iterator[Finding | None]:
+    """What is wrong with the partitions, and with their log directory if its path is given; None now and then, for progress.
+
+    `report` counts what was looked at. Nothing is raised for bad data or for files that cannot be read: these are findings too.
+    """
+    chosen = list(partitions)
+    if log_directory is not None and partitions:
+        store = partitions[0].store
+        yield from check_log_directory(store, read_log_directory(store, log_directory), partitions)
+        chosen = [*_bootstrap(store, log_directory), *(partition for partition in partitions if not partition.state)]
+    yield from _Run(chosen, options, report).findings()
+
+
+def _bootstrap(store: Store, log_directory: str) -> list[Partition]:
+    path = store.join(log_directory, names.BOOTSTRAP_CHECKPOINT)
+    return find_partitions(store, path) if store.stat(path) is not None else []
+
+
+class _Run:
+    def __init__(self, partitions: Sequence[Partition], options: ReadOptions, report: ReadReport) -> None:
+        self.partitions = partitions
+        self.options = options
+        self.report = report
+        self.decoder = RecordDecoder(RecordRange(), options.limits, CHECKED_COLUMNS, check_crcs=True, stop_at_problem=False)
+        self.buffers = WindowBuffers()
+        self.directories: dict[str, LogDirectory] = {}
+
+    def findings(self) -> Iterator[Finding | None]:
+        for scanned, decoded in ordered(self._decode, self._scan(), self.options.thread_count):
+            self._judge(scanned, decoded)
+            found, scanned.check.found = [*scanned.found, *scanned.check.found], []
+            yield from scanned.check.limited(found)
+            yield None
+
+    def _decode(self, scanned: _Scanned) -> DecodedWindow | None:
+        if scanned.window is None:
+            return None
+        decoded = self.decoder.decode(scanned.window, np.arange(scanned.window.count))
+        self.buffers.let_go(scanned.window)
+        return decoded
+
+    def _judge(self, scanned: _Scanned, decoded: DecodedWindow | None) -> None:
+        check, segment = scanned.check, scanned.segment
+        if segment is None:
+            check.finish()
+        elif scanned.contents is not None:
+            check.begin(segment, scanned.contents)
+        elif scanned.window is not None and decoded is not None:
+            self.report.kept_bytes += scanned.window.size
+            check.take(scanned.window, decoded)
+            self.buffers.give_back(scanned.window)
+        elif isinstance(scanned.problem, SegmentError) and scanned.problem.reason != "changed":
+            check.stop_at(scanned.problem)
+        elif scanned.problem is not None:
+            check.fail(scanned.problem, segment.log.path)
+        else:
+            check.end()
+
+    # -- scanning, in the turn of a worker thread ----------------------------------------------------------------------------
+
+    def _scan(self) -> Iterator[_Scanned]:
+        for partition in self._with_snapshots():
+            check = PartitionCheck(partition, self._directory_of(partition), self.options, self.decoder, self.report)
+            for segment in partition.segments:
+                # Indexes first: a broker that is at work writes an entry of the log before that of the index.
+                beginning = _Scanned(check, segment, contents={})
+                self._read_indexes(beginning, segment)
+                yield beginning
+                yield from self._scan_segment(check, segment)
+                yield _Scanned(check, segment)
+            yield _Scanned(check)
+
+    def _with_snapshots(self) -> Iterator[Partition]:
+        """The partitions, and each KRaft snapshot as one of its own: its offsets begin anew."""
+        for partition in self.partitions:
+            yield partition
+            for stored in partition.files if partition.file is None else ():
+                if stored.kind == "checkpoint" and not stored.suffix:
+                    yield replace(partition, segments=(Segment(stored),), files=(), leftovers=(), problems=(), file=stored.path)
+
+    def _directory_of(self, partition: Partition) -> LogDirectory:
+        root = root_of(partition)
+        if root is None:
+            return LogDirectory()
+        if root not in self.directories:
+            self.directories[root] = read_log_directory(partition.store, root)
+        return self.directories[root]
+
+    def _read_indexes(self, beginning: _Scanned, segment: Segment) -> None:
+        partition, contents = beginning.check.partition, beginning.contents
+        assert contents is not None
+        for kind in INDEX_KINDS:
+            stored = segment.siblings.get(kind)
+            if stored is not None:
+                try:
+                    contents[kind] = partition.store.read_small(stored.path, SMALL_FILE)
+                except KafkaLogError as error:
+                    beginning.found.append(finding_of(error, stored.path, partition))
+            elif _lacks_index(partition, segment, kind):
+                path = segment.log.path.removesuffix("log") + kind
+                beginning.found.append(make_finding("index-missing", path, partition))
+
+    def _scan_segment(self, check: PartitionCheck, segment: Segment) -> Iterator[_Scanned]:
+        try:
+            with check.partition.open_log(segment) as source:
+                walk = SegmentWalk(source, segment.start_position, segment.stop_in(source), self.options.limits)
+                for window in walk.windows(self.buffers):
+                    yield _Scanned(check, segment, window)
+                if walk.problem is not None:
+                    yield _Scanned(check, segment, problem=walk.problem)
+        except KafkaLogError as error:
+            yield _Scanned(check, segment, problem=error)
+
+
+def _lacks_index(partition: Partition, segment: Segment, kind: str) -> bool:
+    """Whether a file that brokers make with the segment is gone. There was no .timeindex before 0.10.1."""
+    if partition.file is not None or not segment.log.size or segment.base_offset < 0:
+        return False
+    return kind == "index" or (kind == "timeindex" and any(kind in other.siblings for other in partition.segments))

@@ -1,0 +1,114 @@
+"""The transaction index of a segment against the markers in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkalog.errors import SegmentError
+from kafkalog.format import batch, control, index
+from kafkalog.kernels import scan
+from kafkalog.kernels.bytes import Ints
+from kafkalog.log.partition import Partition, Segment
+from kafkalog.log.transactions import Transaction, TransactionReplay
+
+from .finding import Finding, Place, finding_of, make_finding
+
+INVOLVED = batch.TRANSACTIONAL | batch.CONTROL
+
+
+def decisive_rows(fields: Ints, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Of these rows those that decide on a producer's state: markers, emptied batches, what lies beside them, the first and last.
+
+    The batches in the midst of a transaction, or outside of all, change nothing that the next one does not change again.
+    """
+    by_producer = rows[np.argsort(fields[scan.PRODUCER_ID, rows], kind="stable")]
+    producers, attributes = fields[scan.PRODUCER_ID, by_producer], fields[scan.ATTRIBUTES, by_producer]
+    marks = (attributes & batch.CONTROL != 0) | (fields[scan.COUNT, by_producer] == 0)
+    changes = (producers[1:] != producers[:-1]) | ((attributes[1:] ^ attributes[:-1]) & batch.TRANSACTIONAL != 0)
+    chosen = marks.copy()
+    chosen[1:] |= marks[:-1] | changes
+    chosen[:-1] |= marks[1:] | changes
+    chosen[:1] = chosen[-1:] = True
+    decisive: NDArray[np.int64] = np.sort(by_producer[chosen])
+    return decisive
+
+
+class AbortedTransactions:
+    """The transactions of a partition, replayed; what was aborted in each segment has to be in its `.txnindex`."""
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.first_offset = partition.segments[0].base_offset if partition.segments else 0
+        self.replay = TransactionReplay()
+        self.is_whole = True  # False behind damage: markers may be lost there
+        self.begin()
+
+    def begin(self) -> None:
+        """Entries from here on belong to the next segment."""
+        self.aborted: dict[int, Transaction] = {}
+        self.abort_markers: dict[int, int] = {}  # offset: producer id
+
+    def take(self, fields: Ints) -> None:
+        involved = np.flatnonzero((fields[scan.ATTRIBUTES] & INVOLVED != 0) & (fields[scan.MAGIC] == 2))
+        if not len(involved):
+            return
+        self.replay.replay([fields[:, decisive_rows(fields, involved)]])
+        self.aborted |= {done.marker_offset: done for done in self.replay.finished if done.state == "aborted"}
+        self.replay.finished.clear()
+        markers = np.flatnonzero((fields[scan.CONTROL_TYPE] == control.ABORT) & (fields[scan.MAGIC] == 2))
+        offsets, producers = fields[scan.BASE_OFFSET, markers].tolist(), fields[scan.PRODUCER_ID, markers].tolist()
+        self.abort_markers |= dict(zip(offsets, producers, strict=True))
+
+    def finish(self, segment: Segment, content: bytes | None, *, compacted: bool) -> Iterator[Finding]:
+        """What is wrong with the `.txnindex` of the segment, None where it has none."""
+        stored = segment.siblings.get("txnindex")
+        file = stored.path if stored is not None else segment.log.path.removesuffix("log") + "txnindex"
+        if content is None and stored is not None:
+            return  # could not be read, and that has been said
+        try:
+            entries = index.read_txn_index(content or b"")
+        except SegmentError as error:
+            yield finding_of(error, file, self.partition)
+            return
+        size = index.TXN_INDEX_ENTRY.itemsize
+        rest = len(content or b"") % size
+        if rest:
+            yield self._mismatch(file, len(entries), f"entries of {size} bytes", f"{rest} bytes at the end")
+        listed: set[int] = set()
+        for row, (_, producer_id, first, last, last_stable) in enumerate(entries.tolist()):
+            problem = self._problem(producer_id, first, last, last_stable, listed, compacted)
+            listed.add(last)
+            if problem is not None:
+                yield self._mismatch(file, row, *problem)
+        for offset in sorted(self.aborted.keys() - listed) if self.is_whole else ():
+            done = self.aborted[offset]
+            wanted = f"the transaction of producer {done.producer_id}, offsets {done.first_offset} to {offset}, aborted"
+            yield self._mismatch(file, len(entries), wanted, "no such entry")
+
+    def _problem(
+        self, producer_id: int, first: int, last: int, last_stable: int, listed: set[int], compacted: bool
+    ) -> tuple[str, str] | None:
+        """(expected, found) if the entry cannot be right."""
+        entry = f"producer {producer_id}, offsets {first} to {last}, last stable offset {last_stable}"
+        if listed and last <= max(listed):
+            return "entries in the order of their markers", entry
+        if self.is_whole and self.abort_markers.get(last) != producer_id:
+            return f"an abort marker of producer {producer_id} at offset {last}", entry
+        if not 0 <= first <= last or not 0 <= last_stable <= last + 1:
+            return "a first offset before the marker, a last stable offset up to the one behind it", entry
+        done = self.aborted.get(last)
+        if done is None or compacted or not self.is_whole:
+            return None
+        # What began before the first segment that is left cannot be replayed.
+        if first >= self.first_offset and first != done.first_offset:
+            return f"first offset {done.first_offset}", entry
+        if last_stable >= self.first_offset and last_stable != done.last_stable_offset:
+            return f"last stable offset {done.last_stable_offset}", entry
+        return None
+
+    def _mismatch(self, file: str, row: int, expected: str, found: str) -> Finding:
+        size = index.TXN_INDEX_ENTRY.itemsize
+        return make_finding("index-mismatch", file, self.partition, Place(row * size, size), expected=expected, found=found)

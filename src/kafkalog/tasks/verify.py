@@ -1,0 +1,101 @@
+"""`kafkalog.verify`: everything that is wrong with the logs at a path, as one result."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kafkalog.errors import ERROR, INFO, SEVERITIES, WARNING, Limits, UsageError
+from kafkalog.log.checks.finding import Finding
+from kafkalog.log.reading import ReadOptions
+from kafkalog.log.report import ReadReport
+from kafkalog.tables.logs import Logs, open_logs
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+Progress = Callable[[ReadReport], None]
+
+
+@dataclass
+class Findings:
+    """What `verify` found, sorted by place, and how much it looked at."""
+
+    path: str
+    findings: list[Finding] = field(default_factory=list)
+    partitions: list[str] = field(default_factory=list)
+    batch_count: int = 0
+    record_count: int = 0
+    log_bytes: int = 0
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self.findings)
+
+    def __len__(self) -> int:
+        return len(self.findings)
+
+    def of(self, severity: str) -> list[Finding]:
+        """Those of one severity: error, warning or info."""
+        return [finding for finding in self.findings if finding.severity == severity]
+
+    def at_least(self, severity: str) -> list[Finding]:
+        """Those of that severity or a graver one."""
+        graver = SEVERITIES[: SEVERITIES.index(severity) + 1]
+        return [finding for finding in self.findings if finding.severity in graver]
+
+    @property
+    def errors(self) -> list[Finding]:
+        return self.of(ERROR)
+
+    @property
+    def warnings(self) -> list[Finding]:
+        return self.of(WARNING)
+
+    @property
+    def notes(self) -> list[Finding]:
+        return self.of(INFO)
+
+    @property
+    def is_healthy(self) -> bool:
+        """Neither errors nor warnings. Notes, of leftovers or of the tail that a broker is writing, are no fault."""
+        return not self.at_least(WARNING)
+
+
+def verify(
+    path: str | os.PathLike[str] | Logs,
+    *,
+    topics: Sequence[str] | None = None,
+    partitions: Sequence[int] | None = None,
+    threads: int | None = None,
+    limits: Limits | None = None,
+    filesystem: FileSystem | None = None,
+    on_progress: Progress | None = None,
+) -> Findings:
+    """Check every file of the logs at `path` against itself and the others. Nothing is written, and damage raises nothing.
+
+    `threads`: how many windows are decoded at once; by default the cores of this process, at most 4. `on_progress` is called
+    between windows, with a report that counts the bytes, batches and records so far.
+    """
+    if threads is not None and threads < 1:
+        raise UsageError(f"threads={threads!r}: at least 1")
+    logs = path if isinstance(path, Logs) else open_logs(path, filesystem=filesystem)
+    for partition in logs.partitions:
+        if partition.file is not None and not partition.segments:
+            raise UsageError(f"{partition.file}: nothing to hold it against; give the folder that it is in")
+    report = ReadReport()
+    options = ReadOptions(frozenset(), threads=threads, limits=limits or Limits())
+    found: list[Finding] = []
+    for finding in logs.check(topics=topics, partitions=partitions, options=options, report=report):
+        if finding is not None:
+            found.append(finding)
+        elif on_progress is not None:
+            on_progress(report)
+    checked = [str(partition) for partition in logs.choose(topics, partitions)]
+    return Findings(logs.path, sorted(found, key=_place), checked, report.kept_batches, report.kept_records, report.kept_bytes)
+
+
+def _place(finding: Finding) -> tuple[str, int, str, int]:
+    number = -1 if finding.partition is None else finding.partition
+    return finding.topic or "", number, finding.file, -1 if finding.position is None else finding.position

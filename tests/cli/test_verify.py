@@ -1,0 +1,141 @@
+"""`kafkalog verify` as a user types it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+import time
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+from kafkalog.cli import verify as command
+from kafkalog.cli.writers import FORMATS
+from kafkalog.errors import SEVERITIES
+from kafkalog.tables.schemas import FINDINGS
+from tests.cli.runner import COMMAND, Run, run_child, run_on_terminal
+from tests.unit.small_logs import made_batch, write_segment
+
+
+@pytest.fixture
+def healthy(tmp_path: Path) -> Path:
+    log = write_segment(tmp_path / "logs" / "orders-0", 0, made_batch(0), made_batch(10))
+    log.with_suffix(".index").write_bytes(b"")
+    return tmp_path / "logs"
+
+
+@pytest.fixture
+def damaged(healthy: Path, tmp_path: Path) -> Path:
+    shutil.copytree(healthy, tmp_path / "damaged")
+    log = tmp_path / "damaged" / "orders-0" / "00000000000000000000.log"
+    content = bytearray(log.read_bytes())
+    content[100] ^= 1
+    log.write_bytes(content)
+    return tmp_path / "damaged"
+
+
+def test_the_choices_are_those_of_the_code() -> None:
+    assert command.SEVERITIES == SEVERITIES
+    assert command.FORMATS == FORMATS
+
+
+def test_a_healthy_log_is_one_line_and_exit_code_0(run: Run, healthy: Path) -> None:
+    ended = run("verify", healthy)
+    assert (ended.code, ended.errors) == (0, "")
+    assert re.fullmatch(r"1 partition, 2 batches, 20 records in [\d,]+ bytes checked: nothing is wrong\.\n", ended.text)
+    assert run("verify", healthy, "--quiet").text == ""
+
+
+def test_damage_is_told_with_its_place_and_advice_and_exit_code_1(run: Run, damaged: Path) -> None:
+    ended = run("verify", damaged)
+    assert ended.code == 1
+    assert "orders-0\n  error    crc: the stored checksum does not fit the bytes\n" in ended.text
+    assert "00000000000000000000.log at byte 0" in ended.text
+    assert "→ Copy the partition from another replica" in ended.text
+    assert ended.text.endswith("checked: 1 error.\n")
+    assert max(map(len, ended.text.splitlines())) <= 100
+
+
+def test_json_lines_have_the_columns_of_the_table(run: Run, damaged: Path) -> None:
+    ended = run("verify", damaged, "--json")
+    assert ended.code == 1
+    row = json.loads(ended.text)
+    assert list(row) == FINDINGS.default_columns
+    assert (row["reason"], row["severity"], row["position"], row["topic"]) == ("crc", "error", 0, "orders")
+    assert run("table", "findings", damaged, "--format", "json").text == ended.text
+
+
+@pytest.mark.parametrize(("fail_on", "code"), [("error", 0), ("warning", 0), ("info", 1)])
+def test_what_makes_it_fail_can_be_chosen(run: Run, healthy: Path, fail_on: str, code: int) -> None:
+    (healthy / "orders-0" / "00000000000000000000.log.deleted").write_bytes(b"")
+    assert run("verify", healthy, "--fail-on", fail_on).code == code
+
+
+def test_a_junit_report_has_a_case_for_each_partition(run: Run, damaged: Path, healthy: Path, tmp_path: Path) -> None:
+    shutil.copytree(healthy / "orders-0", damaged / "orders-1")
+    report = tmp_path / "verify.xml"
+    assert run("verify", damaged, "--junit", report, "--quiet").code == 1
+    suite = ElementTree.parse(report).getroot()
+    assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
+    failed = {case.get("name"): case.find("failure") is not None for case in suite}
+    assert failed == {"orders-0": True, "orders-1": False}
+
+
+def test_only_the_first_of_a_kind_are_shown_unless_all_are_asked_for(run: Run, healthy: Path) -> None:
+    write_segment(healthy / "orders-0", 0, *[made_batch(0) for _ in range(9)])
+    assert "and 3 more (--all shows them)" in run("verify", healthy).text
+    assert run("verify", healthy, "--all").text.count("at byte") == 8
+
+
+def test_a_file_that_cannot_be_read_is_exit_code_4(run: Run, healthy: Path) -> None:
+    log = healthy / "orders-0" / "00000000000000000000.log"
+    (healthy / "orders-0" / "00000000000000000020.log").symlink_to(log)
+    ended = run("verify", healthy)
+    assert ended.code == 4
+    assert "unreadable" in ended.text
+
+
+def test_mistakes_are_explained(run: Run, healthy: Path, tmp_path: Path) -> None:
+    assert run("verify", tmp_path / "nowhere").code == 4
+    assert "no such file or folder" in run("verify", tmp_path / "nowhere").errors
+    assert run("verify", healthy, "--topic", "order").code == 2
+    assert run("verify", healthy, "--output", tmp_path / "00000000000000000000.log").code == 2
+    (tmp_path / "empty").mkdir()
+    assert "no Kafka log here" in run("verify", tmp_path / "empty").errors
+
+
+def test_untrusted_names_do_not_reach_a_terminal_raw(healthy: Path) -> None:
+    (healthy / "\x1b[31mred").mkdir()
+    ended = run_on_terminal("verify", healthy, columns=80)
+    assert "\x1b[31m" not in ended.out.decode()
+    assert "\\x1b[31mred" in ended.out.decode()
+
+
+def test_ctrl_c_ends_it_with_130_and_no_traceback(healthy: Path) -> None:
+    run_child("verify", healthy)  # the kernels are compiled
+    log = healthy / "orders-0" / "00000000000000000000.log"
+    batches = b"".join(made_batch(offset, 10) for offset in range(0, 2000, 10))
+    with log.open("wb") as file:
+        for _ in range(1500):
+            file.write(batches)
+    child = subprocess.Popen([*COMMAND, "verify", str(healthy)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    time.sleep(1.2)
+    child.send_signal(signal.SIGINT)
+    _, errors = child.communicate(timeout=60)
+    assert child.returncode in (130, 1)  # 1: it was done before the signal came
+    assert b"Traceback" not in errors
+
+
+def test_help_loads_nothing_heavy() -> None:
+    program = """
+import sys
+from kafkalog.cli.main import main
+main(["verify", "--help"])
+print(sorted({"numpy", "numba", "pyarrow"} & set(sys.modules)))
+"""
+    ended = subprocess.run([COMMAND[0], "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert ended.stdout.endswith("[]\n")
