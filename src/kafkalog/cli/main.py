@@ -12,6 +12,7 @@ from kafkalog import __version__
 
 from .failure import CLEAN, report_failure
 from .manual import EXIT_CODES_TEXT
+from .repair import reindex, salvage, undelete
 from .table import table
 
 NAME = "kafkalog"
@@ -26,13 +27,14 @@ COMPLETION = "_KAFKALOG_COMPLETE"
 Examples:
   kafkalog table segments /var/lib/kafka/data
   kafkalog table records /var/lib/kafka/data --topic orders --limit 10
+  kafkalog salvage /mnt/broken/data/orders-0 --out rescued
 
 {EXIT_CODES_TEXT}""",
 )
 @click.version_option(__version__, "-V", "--version", prog_name=NAME)
 @click.pass_context
 def kafkalog(context: click.Context) -> None:
-    """Read Kafka's log files as tables, without a broker.
+    """Read Kafka's log files as tables, and repair them, without a broker.
 
     PATH is a folder of log.dirs, a topic-partition folder, one segment file, or any of these as s3://bucket/folder. Reading
     never writes to it, and works while a broker runs.
@@ -41,7 +43,8 @@ def kafkalog(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-kafkalog.add_command(table)
+for command in (table, salvage, reindex, undelete):
+    kafkalog.add_command(command)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

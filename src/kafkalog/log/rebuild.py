@@ -1,8 +1,9 @@
 """Rebuild the files beside a log from its batches, byte for byte as Kafka's own recovery does.
 
-Recovery replays segment after segment. For each it makes the `.index`, the `.timeindex` and, if a transaction was aborted there, the
-`.txnindex`; between two it writes what it knows of the producers into a `.snapshot` and reads it back, which forgets producers that
-have been silent for too long. It ends at the first damage. Leader epochs are those of the checkpoint, and newer ones of batches.
+Recovery replays segment after segment. For each it makes the `.index`, the `.timeindex` and, if a transaction was aborted there,
+the `.txnindex`; between two it writes what it knows of the producers into a `.snapshot` and reads it back, which forgets those
+that have been silent for too long. It ends at the first damage. Leader epochs are those of the checkpoint, and newer ones of
+batches.
 """
 
 from __future__ import annotations

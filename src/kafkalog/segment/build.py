@@ -1,8 +1,8 @@
 """Build the `.index` and `.timeindex` of a segment from its headers, entry for entry as Kafka's own recovery does.
 
-Recovery adds an entry at the first batch that begins more than `index.interval.bytes` behind the last one indexed (at first, behind
-the start of the file). The offset entry names that batch's last offset; the time entry, written only when it would rise, the
-greatest timestamp so far and the last offset of the first batch that has it. The greatest of all comes last.
+Recovery adds an entry at the first batch that begins more than `index.interval.bytes` behind the last one indexed (at first,
+behind the start of the file). The offset entry names that batch's last offset; the time entry, written only when it would rise,
+the greatest timestamp so far and the last offset of the first batch that has it. The greatest of all comes last.
 """
 
 from __future__ import annotations
@@ -91,3 +91,33 @@ def _joined(parts: list[tuple[Column, Column]]) -> tuple[Column, Column]:
         return NOTHING, NOTHING
     first, second = zip(*parts, strict=True)
     return np.concatenate(first), np.concatenate(second)
+
+
+class IntervalBounds:
+    """What existing index files tell of the interval that they were written with: at least `lowest`, below `limit`."""
+
+    def __init__(self) -> None:
+        self.lowest = 0
+        self.limit = MAX_RELATIVE_OFFSET
+        self.seen = False
+
+    def narrow(self, positions: Column, indexed: NDArray[np.int32]) -> None:
+        """Take in where the entries of a log begin, and which of these its index has."""
+        stops = indexed[(indexed > 0) & (indexed <= positions[-1])].astype(np.int64)
+        if not len(stops) or not np.isin(stops, positions).all() or (np.diff(stops) <= 0).any():
+            return
+        starts = np.concatenate(([0], stops[:-1]))
+        before = positions[np.searchsorted(positions, stops) - 1]
+        self.lowest = max(self.lowest, int((before - starts).max()))
+        self.limit = min(self.limit, int((stops - starts).min()))
+        self.seen = True
+
+    def choose(self) -> int:
+        """The likeliest interval: the default, or the roundest number within the bounds; the default if nothing is."""
+        if self.lowest <= DEFAULT_INTERVAL_BYTES < self.limit or self.lowest >= self.limit:
+            return DEFAULT_INTERVAL_BYTES
+        for step in (1 << 20, 1 << 10, 1000, 100, 10):
+            rounded = -(-self.lowest // step) * step
+            if 0 < rounded < self.limit:
+                return rounded
+        return self.lowest

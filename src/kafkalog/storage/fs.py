@@ -18,6 +18,7 @@ PathKind = Literal["file", "folder", "other", "missing"]
 Buffer = bytes | bytearray | memoryview
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_OLD_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -67,6 +68,10 @@ class Fs(Protocol):
     def list(self, path: str) -> list[str]: ...
 
     def kind(self, path: str) -> PathKind: ...
+
+    def read(self, path: str, position: int, size: int) -> bytes:
+        """Up to `size` bytes of a file, to hold what is there against what would be written."""
+        ...
 
     def lock(self, folder: str) -> AbstractContextManager[None]:
         """Hold a folder against every other writer of this kind; BlockingIOError if another one has it."""
@@ -130,6 +135,13 @@ class LocalFs:
         if stat.S_ISREG(mode):
             return "file"
         return "folder" if stat.S_ISDIR(mode) else "other"
+
+    def read(self, path: str, position: int, size: int) -> bytes:
+        descriptor = os.open(path, _OLD_FILE)
+        try:
+            return os.pread(descriptor, size, position)
+        finally:
+            os.close(descriptor)
 
     @contextmanager
     def lock(self, folder: str) -> Iterator[None]:

@@ -93,6 +93,18 @@ def _write(fs: Fs, path: str, parts: Iterable[Buffer]) -> None:
         file.close()
 
 
+def holds(fs: Fs, path: str, parts: Iterable[Buffer]) -> bool:
+    """Whether the file at `path` has exactly these bytes already."""
+    if fs.kind(path) != "file":
+        return False
+    position = 0
+    for part in parts:
+        if fs.read(path, position, len(part)) != part:
+            return False
+        position += len(part)
+    return not fs.read(path, position, 1)
+
+
 def sync_names(fs: Fs, folder: str, published: str) -> None:
     """Make the names in `folder` durable, after `published` got its own there."""
     with writing(published, "is in place, but its folder could not be made durable: outcome unknown, run again"):

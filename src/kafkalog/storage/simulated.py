@@ -1,8 +1,8 @@
 """A file system in memory that loses what a power cut may lose: the twin of `LocalFs` for tests.
 
-What a disk promises is little. Bytes of a file are there after the file was synced; before that any part of them may be missing, or
-be zeros. Names in a folder are there after the folder was synced; before that each change of them may have happened or not, in any
-combination. `images` lists the states in which the disk may be found.
+What a disk promises is little. Bytes of a file are there after the file was synced; before that any part of them may be missing,
+or be zeros. Names in a folder are there after the folder was synced; before that each change of them may have happened or not, in
+any combination. `images` lists the states in which the disk may be found.
 """
 
 from __future__ import annotations
@@ -200,6 +200,11 @@ class SimulatedFs:
             return "missing"
         return "folder" if isinstance(entry, _Folder) else "file"
 
+    def read(self, path: str, position: int, size: int) -> bytes:
+        file = self._entry(path)
+        assert isinstance(file, _File)
+        return bytes(file.content[position : position + size])
+
     @contextmanager
     def lock(self, folder: str) -> Iterator[None]:
         self._folder(folder)
@@ -216,7 +221,9 @@ class SimulatedFs:
                 yield dict(_walk("", self.root, lambda folder, names=names: names[id(folder)], fate))  # type: ignore[misc]
 
 
-def _walk(path: str, folder: _Folder, names_of: Callable[[_Folder], dict[str, _File | _Folder]], fate: str) -> Iterator[tuple[str, bytes]]:
+def _walk(
+    path: str, folder: _Folder, names_of: Callable[[_Folder], dict[str, _File | _Folder]], fate: str
+) -> Iterator[tuple[str, bytes]]:
     for name, entry in names_of(folder).items():
         if isinstance(entry, _File):
             yield f"{path}/{name}", entry.found(fate)
