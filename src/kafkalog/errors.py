@@ -40,6 +40,7 @@ REASONS: dict[str, str] = {
     "gap": "offsets are missing between two batches of a log that was never compacted",
     "gap-at-end": "the segment ends before the next one begins",
     "epoch": "the leader epoch goes back, or contradicts the checkpoint",
+    "unverified": "an intact batch between two damages, which may have been part of a value (--unverified keeps it)",
     "torn": "the file ends inside an entry",
     "torn-write": "an entry with a zeroed sector: written by halves",
     "zero-tail": "the file ends in zeros",

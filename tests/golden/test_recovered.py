@@ -37,7 +37,7 @@ def test_reindex_gives_byte_for_byte_what_recovery_left(golden: Callable[[str], 
 
 
 @pytest.mark.parametrize("name", PARTITIONS)
-def test_salvage_keeps_all_that_recovery_kept_and_more_where_it_cut(golden: Callable[[str], Path], tmp_path: Path, name: str) -> None:
+def test_salvage_keeps_what_recovery_kept_and_what_it_cut(golden: Callable[[str], Path], tmp_path: Path, name: str) -> None:
     damaged = golden("4.3.0-damaged") / "4.3.0-damaged" / name
     recovered = golden("4.3.0-damaged-recovered") / "4.3.0-damaged-recovered" / name
     (result,) = salvage([damaged], tmp_path)

@@ -14,7 +14,7 @@ import pytest
 from kafkalog.errors import StorageError
 from kafkalog.storage.fs import Fs, LocalFs
 from kafkalog.storage.lock import broker_lock
-from kafkalog.storage.publish import StagedFolder, holds, publish_file
+from kafkalog.storage.publish import StagedFolder, holds, publish_files
 from kafkalog.storage.simulated import Files, SimulatedFs
 
 OLD = b"old" * 400
@@ -29,7 +29,7 @@ class PowerCut(BaseException):
 
 
 def replace_file(fs: Fs) -> None:
-    publish_file(fs, "/data/orders-0/x.index", [NEW[:100], NEW[100:]])
+    publish_files(fs, "/data/orders-0", {"x.index": [NEW[:100], NEW[100:]]})
 
 
 def publish_folder(fs: Fs) -> None:
@@ -191,7 +191,7 @@ def test_a_symbolic_link_in_the_way_is_not_written_through(tmp_path: Path) -> No
     precious.write_bytes(b"keep")
     (tmp_path / ".x.index.inprogress").symlink_to(precious)
     (tmp_path / "x.index").symlink_to(precious)
-    publish_file(LocalFs(), str(tmp_path / "x.index"), [b"new"])
+    publish_files(LocalFs(), str(tmp_path), {"x.index": [b"new"]})
     assert precious.read_bytes() == b"keep"
     assert (tmp_path / "x.index").read_bytes() == b"new"
 
@@ -201,7 +201,7 @@ def test_holds_compares_whole_files(tmp_path: Path, fs: Fs | None) -> None:
     path = str(tmp_path / "x")
     fs = fs or SimulatedFs({str(tmp_path / "there"): b""})
     assert not holds(fs, path, [b""])
-    publish_file(fs, path, [b"abc", b"def"])
+    publish_files(fs, str(tmp_path), {"x": [b"abc", b"def"]})
     assert holds(fs, path, [b"abcd", b"ef"])
     assert not holds(fs, path, [b"abcde"])
     assert not holds(fs, path, [b"abcdefg"])

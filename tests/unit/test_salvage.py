@@ -12,7 +12,7 @@ from kafkalog.errors import NoLogs, UsageError
 from kafkalog.format.checkpoint import PartitionMetadata, encode_partition_metadata
 from kafkalog.format.names import segment_file_name
 from kafkalog.format.reference import Record, encode_batch
-from kafkalog.log.replicas import Lost
+from kafkalog.log.replicas import Lost, MergeOptions
 from kafkalog.tasks.journal import SalvageResult
 from kafkalog.tasks.salvage import SalvageOptions, salvage
 from kafkalog.tasks.undelete import find_deleted, undelete
@@ -25,7 +25,8 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 
 def run(paths: list[Path], out: Path, **options: Any) -> SalvageResult:
-    (result,) = salvage(paths, out, SalvageOptions(**options))
+    dry_run = options.pop("dry_run", False)
+    (result,) = salvage(paths, out, SalvageOptions(dry_run, merge=MergeOptions(**options)))
     return result
 
 
@@ -197,6 +198,22 @@ def test_batches_forged_inside_a_value_are_not_taken(tmp_path: Path, damage: sli
     result = run([folder], tmp_path / "out")
     assert read_offsets(tmp_path / "out" / "orders-0") == [*range(10), *range(20, 30)]
     assert result.lost == [Lost(10, 19)]
+
+
+def test_batches_between_two_damages_need_something_to_speak_for_them(tmp_path: Path) -> None:
+    """Zeroed headers before and behind: these may be bytes of a value. A damaged body tells by its length that they are not."""
+    batches = [made_batch(10 * number) for number in range(6)]
+    zeroed = [bytes(61) + batches[number][61:] for number in range(6)]
+    folder = tmp_path / "source" / "orders-0"
+    write_segment(folder, 0, batches[0], zeroed[1], batches[2], zeroed[3], batches[4], batches[5])
+    result = run([folder], tmp_path / "out")
+    assert "unverified" in result.report.reasons
+    assert read_offsets(tmp_path / "out" / "orders-0") == [*range(10), *range(40, 60)]
+    run([folder], tmp_path / "all", unverified=True)
+    assert read_offsets(tmp_path / "all" / "orders-0") == [*range(10), *range(20, 30), *range(40, 60)]
+    write_segment(folder, 0, batches[0], zeroed[1], batches[2], damaged(batches[3]), batches[4], batches[5])
+    run([folder], tmp_path / "chained")
+    assert read_offsets(tmp_path / "chained" / "orders-0") == [*range(10), *range(20, 30), *range(40, 60)]
 
 
 def test_an_empty_newest_segment_keeps_its_offset(tmp_path: Path) -> None:

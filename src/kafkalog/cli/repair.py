@@ -60,6 +60,11 @@ Examples:
     help="With several replicas: fill missing offsets also where no damage is seen (a lost segment file). "
     "Not for compacted topics: what compaction removed would come back.",
 )
+@click.option(
+    "--unverified",
+    is_flag=True,
+    help="Keep also intact batches between two damages that nothing tells from bytes inside a value.",
+)
 @shared_options
 def salvage(paths: tuple[str, ...], **options: Any) -> int:
     """Make clean partitions out of damaged ones.

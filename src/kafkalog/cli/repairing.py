@@ -12,6 +12,7 @@ import click
 from kafkalog.errors import Limits
 from kafkalog.kernels._jit import announce_compilation
 from kafkalog.log.rebuild import RebuildOptions
+from kafkalog.log.replicas import MergeOptions
 from kafkalog.log.report import ReadReport
 from kafkalog.tasks.journal import SalvageResult, describe
 from kafkalog.tasks.output import Progress
@@ -37,11 +38,12 @@ def run_salvage(
     partitions: list[int] | None,
     dry_run: bool,
     fill_gaps: bool,
+    unverified: bool,
     index_interval_bytes: int | None,
     as_json: bool,
     quiet: bool,
 ) -> int:
-    options = SalvageOptions(dry_run, fill_gaps, index_interval_bytes)
+    options = SalvageOptions(dry_run, index_interval_bytes, MergeOptions(fill_gaps, unverified))
     total = sum(found.size for path in paths for found in chosen_partitions(path, topics, partitions))
 
     def work(progress: Progress) -> Iterable[SalvageResult]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from types import TracebackType
 from typing import Self
@@ -67,8 +67,11 @@ def make_folders(fs: Fs, path: str) -> None:
         fs.sync_folder(os.path.dirname(path))
 
 
-def publish_file(fs: Fs, path: str, parts: Iterable[Buffer]) -> None:
-    """The file of these parts, in place of what was at `path`. The caller holds the lock of its folder."""
+def replace_file(fs: Fs, path: str, parts: Iterable[Buffer]) -> None:
+    """The file of these parts, in one step in the place of what was at `path`; it stays there once its folder is synced.
+
+    The caller holds a lock against other writers.
+    """
     temporary = unfinished_path(path)
     with writing(path):
         with suppress(FileNotFoundError):
@@ -80,7 +83,13 @@ def publish_file(fs: Fs, path: str, parts: Iterable[Buffer]) -> None:
             with suppress(OSError):
                 fs.remove(temporary)
             raise
-    sync_names(fs, os.path.dirname(path), path)
+
+
+def publish_files(fs: Fs, folder: str, files: Mapping[str, Iterable[Buffer]]) -> None:
+    """Files of one folder, complete and durable."""
+    for name, parts in files.items():
+        replace_file(fs, os.path.join(folder, name), parts)
+    sync_names(fs, folder)
 
 
 def _write(fs: Fs, path: str, parts: Iterable[Buffer]) -> None:
@@ -105,9 +114,9 @@ def holds(fs: Fs, path: str, parts: Iterable[Buffer]) -> bool:
     return not fs.read(path, position, 1)
 
 
-def sync_names(fs: Fs, folder: str, published: str) -> None:
-    """Make the names in `folder` durable, after `published` got its own there."""
-    with writing(published, "is in place, but its folder could not be made durable: outcome unknown, run again"):
+def sync_names(fs: Fs, folder: str) -> None:
+    """Make durable which names are in `folder`."""
+    with writing(folder, "what was written there is complete, but may not stay: outcome unknown, run again"):
         fs.sync_folder(folder)
 
 
@@ -156,4 +165,4 @@ class StagedFolder:
             self.fs.sync_folder(self.staging)
             self.fs.rename(self.staging, self.target)
         self.published = True
-        sync_names(self.fs, os.path.dirname(self.target), self.target)
+        sync_names(self.fs, os.path.dirname(self.target))

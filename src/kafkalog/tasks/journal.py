@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from kafkalog.errors import path_text
 from kafkalog.log.replicas import Lost
 from kafkalog.log.report import ReadReport
 
@@ -72,6 +75,14 @@ class SalvageResult:
             yield {"event": "lost", **asdict(lost)}
         kept = ("segment_count", "kept_batches", "kept_records", "kept_bytes", "first_offset", "end_offset", "log_start_offset")
         yield {"event": "kept", **{name: getattr(self, name) for name in kept}}
+
+
+def journal_files(result: SalvageResult) -> dict[str, list[bytes]]:
+    """The journals of a partition by their names: for programs, and for people."""
+    lines = "".join(json.dumps(event) + "\n" for event in result.events())
+    text = path_text("\n".join(describe(result)) + "\n")
+    name = os.path.basename(result.folder)
+    return {f"{name}.salvage.jsonl": [lines.encode()], f"{name}.salvage.txt": [text.encode()]}
 
 
 def describe(result: SalvageResult) -> list[str]:

@@ -7,7 +7,7 @@ the next broker looks at everything again. What was there stays beside as `<name
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -20,7 +20,7 @@ from kafkalog.log.report import ReadReport
 from kafkalog.storage.fs import Fs, LocalFs
 from kafkalog.storage.local import LocalStore
 from kafkalog.storage.lock import broker_lock
-from kafkalog.storage.publish import StagedFolder, holds, publish_file, sync_names, writing
+from kafkalog.storage.publish import StagedFolder, holds, replace_file, sync_names, writing
 
 from .output import Comparison, Progress, folder_name, output_folder
 from .partitions import PathLike, chosen_partitions, find_index_interval
@@ -137,9 +137,10 @@ def _change_in_place(
             except BlockingIOError as error:
                 raise StorageError(f"{partition.folder}: another kafkalog is writing here; wait for it") from error
         place = _Place(partition, result, fs, options)
-        for name, content in _each(files):
-            place.put(name, content)
+        for some in files:
+            place.put(some)
         place.remove_stale()
+        place.settle()
     if not options.dry_run:
         result.state = "written" if result.changed or result.removed else "already there"
 
@@ -156,50 +157,56 @@ class _Place:
         self.stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")  # names copies kept aside, decides nothing
         self.marker_removed = False
 
-    def put(self, name: str, content: bytes) -> None:
-        path = os.path.join(self.folder, name)
-        if holds(self.fs, path, [content]):
-            self.result.unchanged.append(name)
-            return
-        self.result.changed.append(name)
-        if not self.options.dry_run:
-            self._before_change(path)
-            publish_file(self.fs, path, [content])
+    def put(self, files: Files) -> None:
+        wrong = {name: content for name, content in files.items() if not holds(self.fs, self._path(name), [content])}
+        self.result.unchanged += [name for name in files if name not in wrong]
+        self.result.changed += wrong
+        if wrong and not self.options.dry_run:
+            self._before_change(wrong)
+            for name, content in wrong.items():
+                replace_file(self.fs, self._path(name), [content])
 
     def remove_stale(self) -> None:
-        """Snapshots that recovery would not write, and transaction indexes with nothing to hold, behind no damage."""
+        """Snapshots that recovery would not write, and transaction indexes with nothing to hold, if no damage ended it."""
         if self.result.report.dropped:
             return
         written = {*self.result.changed, *self.result.unchanged}
-        for stored in self.partition.files:
-            name = os.path.basename(stored.path)
-            if stored.suffix or stored.kind not in ("snapshot", "txnindex") or name in written:
-                continue
-            if stored.kind == "txnindex":
-                self.put(name, b"")  # as recovery leaves it
-                continue
-            self.result.removed.append(name)
-            if not self.options.dry_run:
-                self._before_change(stored.path)
-                with writing(stored.path, "cannot remove"):
-                    self.fs.remove(stored.path)
-                sync_names(self.fs, self.folder, stored.path)
+        stale = {os.path.basename(stored.path): stored.kind for stored in self.partition.files if not stored.suffix}
+        self.put({name: b"" for name, kind in stale.items() if kind == "txnindex" and name not in written})  # as recovery does
+        snapshots = [name for name, kind in stale.items() if kind == "snapshot" and name not in written]
+        self.result.removed += snapshots
+        if snapshots and not self.options.dry_run:
+            self._before_change(snapshots)
+            for name in snapshots:
+                with writing(self._path(name), "cannot remove"):
+                    self.fs.remove(self._path(name))
 
-    def _before_change(self, path: str) -> None:
-        self._remove_marker()
-        if self.options.discard or self.fs.kind(path) == "missing":
+    def settle(self) -> None:
+        if not self.options.dry_run and (self.result.changed or self.result.removed):
+            sync_names(self.fs, self.folder)
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self.folder, name)
+
+    def _before_change(self, changing: Iterable[str]) -> None:
+        """Without its marker the next broker trusts nothing, whatever becomes of us; and what was there gets a second name."""
+        if not self.marker_removed:
+            self._remove_marker()
+        there = [name for name in changing if self.fs.kind(self._path(name)) != "missing"]
+        if self.options.discard or not there:
             return
-        aside = f"{path}.broken-{self.stamp}"
-        with writing(aside, "cannot keep a copy"), suppress(FileExistsError):
-            self.fs.link(path, aside)
-        sync_names(self.fs, self.folder, aside)
-        self.result.kept_aside.append(os.path.basename(aside))
+        for name in there:
+            aside = f"{name}.broken-{self.stamp}"
+            with writing(self._path(aside), "cannot keep a copy"), suppress(FileExistsError):
+                self.fs.link(self._path(name), self._path(aside))
+            self.result.kept_aside.append(aside)
+        sync_names(self.fs, self.folder)
 
     def _remove_marker(self) -> None:
-        """Without it the next broker trusts nothing, whatever happens to us from here on."""
-        marker = os.path.join(os.path.dirname(self.folder), names.CLEAN_SHUTDOWN)
-        if not self.marker_removed and self.fs.kind(marker) == "file":
+        log_directory = os.path.dirname(self.folder)
+        marker = os.path.join(log_directory, names.CLEAN_SHUTDOWN)
+        if self.fs.kind(marker) == "file":
             with writing(marker, "cannot remove"):
                 self.fs.remove(marker)
-            sync_names(self.fs, os.path.dirname(self.folder), marker)
+            sync_names(self.fs, log_directory)
         self.marker_removed = True

@@ -6,25 +6,24 @@ lists every byte range that was left out, what was filled from where, and which 
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from kafkalog.errors import KafkaLogError, Limits, SegmentChanged, UsageError, path_text
+from kafkalog.errors import KafkaLogError, SegmentChanged, UsageError
 from kafkalog.format import batch, names
 from kafkalog.format.checkpoint import decode_partition_metadata
 from kafkalog.kernels import scan
 from kafkalog.log.partition import SMALL_FILE, Partition, Segment
 from kafkalog.log.rebuild import RebuildOptions, SideFileBuilder
-from kafkalog.log.replicas import Kept, Lost, SalvagedLog, newest_first
+from kafkalog.log.replicas import Kept, Lost, MergeOptions, SalvagedLog, newest_first
 from kafkalog.segment.build import MAX_RELATIVE_OFFSET
 from kafkalog.storage.fs import Fs, LocalFs
-from kafkalog.storage.publish import StagedFolder, publish_file
+from kafkalog.storage.publish import StagedFolder, publish_files
 
-from .journal import Filled, SalvageResult, describe
+from .journal import Filled, SalvageResult, journal_files
 from .output import Comparison, Nowhere, Output, Progress, folder_name, output_folder
 from .partitions import PathLike, chosen_partitions, find_index_interval, replicas_by_partition
 
@@ -37,9 +36,8 @@ class SalvageOptions:
     """How to salvage. Without `index_interval_bytes` it is taken from the index files that are there."""
 
     dry_run: bool = False
-    fill_gaps: bool = False
     index_interval_bytes: int | None = None
-    limits: Limits = field(default_factory=Limits)
+    merge: MergeOptions = field(default_factory=MergeOptions)
 
 
 def salvage(
@@ -73,7 +71,7 @@ def salvage_partition(
     options = options or SalvageOptions()
     fs = fs or LocalFs()
     _refuse_own_folder(replicas, folder)
-    work = _Salvage(newest_first(replicas, options.limits), folder, options, progress)
+    work = _Salvage(newest_first(replicas, options.merge.limits), folder, options, progress)
     if options.dry_run:
         return work.run(Nowhere())
     if fs.kind(folder) == "missing":
@@ -109,16 +107,14 @@ class _Salvage:
         result = self.result
         with StagedFolder(fs, result.folder) as staged:
             self.run(staged)
-            lines = "".join(json.dumps(event) + "\n" for event in result.events())
-            publish_file(fs, f"{result.folder}.salvage.jsonl", [lines.encode()])
-            publish_file(fs, f"{result.folder}.salvage.txt", [path_text("\n".join(describe(result)) + "\n").encode()])
+            publish_files(fs, os.path.dirname(result.folder), journal_files(result))
             staged.publish()
         result.state = "written"
         return result
 
     def run(self, output: Output) -> SalvageResult:
-        interval = self.options.index_interval_bytes or find_index_interval(self.primary, self.options.limits)
-        log = SalvagedLog(self.replicas, self.options.limits, self.result.report, fill_gaps=self.options.fill_gaps)
+        interval = self.options.index_interval_bytes or find_index_interval(self.primary, self.options.merge.limits)
+        log = SalvagedLog(self.replicas, self.options.merge, self.result.report)
         builder = SideFileBuilder(RebuildOptions(interval), epochs=self.primary.epochs)
         for segment in self.primary.segments:
             self._take_segment(segment, log, builder, output)
@@ -152,19 +148,20 @@ class _Salvage:
             output.write(name, [content])
 
     def _count(self, piece: Kept) -> None:
-        result, size = self.result, piece.stop - piece.start
+        result, fields = self.result, piece.run.fields
+        size = piece.run.stop - piece.run.start
         if result.first_offset is None:
             result.first_offset = piece.first_offset
-        result.kept_batches += piece.fields.shape[1]
+        result.kept_batches += fields.shape[1]
         result.kept_bytes += size
-        old = piece.fields[scan.MAGIC] < 2
+        old = fields[scan.MAGIC] < 2
         if result.kept_records is not None:
-            control = ~old & (piece.fields[scan.ATTRIBUTES] & batch.CONTROL != 0)
-            counts = np.where(old, 1, np.where(control, 0, piece.fields[scan.COUNT]))
-            wrappers = old & (piece.fields[scan.ATTRIBUTES] & batch.CODEC_MASK != 0)
+            control = ~old & (fields[scan.ATTRIBUTES] & batch.CONTROL != 0)
+            counts = np.where(old, 1, np.where(control, 0, fields[scan.COUNT]))
+            wrappers = old & (fields[scan.ATTRIBUTES] & batch.CODEC_MASK != 0)
             result.kept_records = None if wrappers.any() else result.kept_records + int(counts.sum())
         if piece.filled:
-            result.fill(Filled(piece.file, piece.start, size, piece.first_offset, piece.last_offset))
+            result.fill(Filled(piece.run.file, piece.run.start, size, piece.first_offset, piece.last_offset))
         self.progress(size)
 
 
@@ -180,7 +177,7 @@ class _NewSegment:
 
     def is_full_for(self, piece: Kept) -> bool:
         """Whether a filled hole makes it larger than a log file or its index can be."""
-        too_large = self.size + piece.stop - piece.start > MAX_LOG_BYTES
+        too_large = self.size + piece.run.stop - piece.run.start > MAX_LOG_BYTES
         return self.size > 0 and (too_large or piece.last_offset - self.base_offset > MAX_RELATIVE_OFFSET)
 
     def begin(self, first_offset: int) -> None:
@@ -190,12 +187,12 @@ class _NewSegment:
 
     def add(self, piece: Kept) -> None:
         self.begin(piece.first_offset)
-        fields = piece.fields.copy()
+        fields = piece.run.fields.copy()
         sizes = fields[scan.SIZE]
         fields[scan.POSITION] = self.size + np.cumsum(sizes) - sizes
         self.builder.add(fields)
         self.size += int(sizes.sum())
-        _extend(self.ranges, _Range(piece.partition, piece.file, piece.start, piece.stop))
+        _extend(self.ranges, _Range(piece.partition, piece.run.file, piece.run.start, piece.run.stop))
 
 
 @dataclass(frozen=True)
