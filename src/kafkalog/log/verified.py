@@ -54,7 +54,7 @@ class Run:
 
 
 class VerifiedSegment:
-    """The runs of intact entries of one segment; those with nothing to speak for them are dropped, or noted if they are wanted."""
+    """The runs of intact entries of one segment; those with nothing to speak for them are dropped, or noted if wanted."""
 
     def __init__(self, partition: Partition, segment: Segment, limits: Limits, report: ReadReport, *, unverified: bool) -> None:
         self.partition = replace(partition, segments=(segment,))

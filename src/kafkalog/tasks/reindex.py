@@ -82,7 +82,7 @@ def reindex_partition(partition: Partition, options: ReindexOptions, fs: Fs, pro
         result.folder = os.path.join(output_folder(options.out), folder_name(partition))
         _write_folder(result, files, fs, options)
     else:
-        if not isinstance(partition.store, LocalStore) and isinstance(fs, LocalFs):
+        if isinstance(fs, LocalFs) and not isinstance(partition.store, LocalStore):
             raise UsageError(f"{partition.folder}: only local folders can be changed in place; give --out")
         _change_in_place(partition, result, files, fs, options)
     return result
