@@ -29,7 +29,7 @@ from .memory_store import MemoryStore
 
 SOURCE = "/broken/orders-0"
 TARGET = "/rescued/orders-0"
-CALLS = ("openat", "mkdir", "write", "fsync", "rename", "unlink", "unlinkat", "rmdir", "link", "linkat", "close", "flock", "fcntl")
+CALLS = ("openat", "mkdir", "write", "fsync", "rename", "unlink", "rmdir", "link", "linkat", "close", "flock", "fcntl")
 
 
 class PowerCut(BaseException):

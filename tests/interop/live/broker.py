@@ -84,7 +84,8 @@ def running_broker(folder: Path) -> Iterator[Broker]:
     log_directory = folder / "data"
     properties = folder / "server.properties"
     properties.write_text(PROPERTIES.format(port=port, controller_port=controller_port, log_directory=log_directory))
-    _run_java(folder, "kafka.tools.StorageTool", "format", "--cluster-id", CLUSTER_ID, "--config", str(properties))
+    if not (log_directory / "meta.properties").exists():  # else it goes on with the logs that are there
+        _run_java(folder, "kafka.tools.StorageTool", "format", "--cluster-id", CLUSTER_ID, "--config", str(properties))
     with (folder / "broker.txt").open("wb") as output:
         process = subprocess.Popen(_java(folder, "kafka.Kafka", str(properties)), stdout=output, stderr=subprocess.STDOUT)
         try:
