@@ -15,7 +15,7 @@ DOCS_ARGS ?=
 DOCS_MODULE ?= kafkalog.cli.docs
 SOURCES := src tests $(wildcard benchmarks)
 
-.PHONY: help venv demo test lint format bench damage fuzz docs clean
+.PHONY: help venv demo test lint format bench damage crashes fuzz docs clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -56,6 +56,9 @@ bench: $(READY)  ## the benchmarks against peers; writes docs/benchmarks.md
 damage: $(READY)  ## the whole damage campaign: every bit, every cut
 	$(RUN) -m tests.damage.campaign $(DAMAGE_ARGS)
 	$(RUN) -m tests.interop.hostile
+
+crashes: $(READY)  ## salvage and reindex under every power cut, error and kill
+	$(RUN) -m tests.damage.repair_crashes
 
 fuzz: $(READY)  ## the fuzzers
 	$(RUN) -m tests.fuzz.run $(FUZZ_ARGS)

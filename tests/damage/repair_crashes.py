@@ -241,19 +241,19 @@ def _taken(folder: Path) -> Files:
 
 def _run_traced(job: Job, folder: Path, *trace: str) -> subprocess.CompletedProcess[bytes]:
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
-    command = ["strace", "-f", "-qq", "-o", os.devnull, *trace, *_command(job, folder)]
+    command = ["strace", "-f", "--seccomp-bpf", "-qq", "-o", os.devnull, *trace, *_command(job, folder)]
     return subprocess.run(command, capture_output=True, env=environment, timeout=120, check=False)
 
 
-def count_calls(job: Job, call: str) -> tuple[int, int]:
-    """(the first of these calls that touches the job's folders, how many there are in all)"""
+def calls_on_the_disk(job: Job, call: str) -> list[int]:
+    """Which of these calls of the command's main thread, counted from 1, touch the job's folders."""
     with tempfile.TemporaryDirectory() as scratch, tempfile.NamedTemporaryFile() as log:
         _put(job.files(), Path(scratch))
-        command = ["strace", "-f", "-qq", "-y", "-o", log.name, "-e", f"trace={call}", *_command(job, Path(scratch))]
+        command = ["strace", "-f", "--seccomp-bpf", "-qq", "-y", "-o", log.name, "-e", f"trace={call}", *_command(job, Path(scratch))]
         subprocess.run(command, capture_output=True, timeout=120, check=False)
-        lines = [line for line in Path(log.name).read_text(errors="replace").splitlines() if f"{call}(" in line]
-        touching = [number for number, line in enumerate(lines, 1) if scratch in line]
-        return (touching[0] if touching else 0), len(lines)
+        lines = [line.split(maxsplit=1) for line in Path(log.name).read_text(errors="replace").splitlines()]
+        own = [text for thread, text in lines if thread == lines[0][0] and text.startswith(f"{call}(")]
+        return [number for number, text in enumerate(own, 1) if scratch in text]
 
 
 def killed(job: Job, call: str, number: int) -> list[str]:
@@ -297,9 +297,7 @@ def _complete_on_disk(job: Job) -> Files:
 
 def every_kill_point(job: Job) -> Iterator[tuple[str, int]]:
     for call in CALLS:
-        first, count = count_calls(job, call)
-        if first:
-            yield from ((call, number) for number in range(first, count + 1))
+        yield from ((call, number) for number in calls_on_the_disk(job, call))
 
 
 def main() -> int:

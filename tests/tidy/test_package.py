@@ -40,6 +40,8 @@ def loaded_modules(statement: str) -> list[str]:
         COMMAND.format(["--help"]),
         COMMAND.format(["--version"]),
         COMMAND.format(["table", "--help"]),
+        COMMAND.format(["salvage", "--help"]),
+        COMMAND.format(["reindex", "--help"]),
     ],
 )
 def test_importing_and_asking_for_help_loads_nothing_heavy(statement: str) -> None:

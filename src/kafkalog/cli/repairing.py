@@ -129,7 +129,9 @@ def _describe_salvage(result: SalvageResult) -> list[str]:
 
 
 def _salvage_as_dict(result: SalvageResult) -> dict[str, Any]:
-    return {**asdict(result), "report": result.report.as_dict()}
+    report = result.report.as_dict()
+    del report["kept"]  # of the first replica alone; the result counts what was kept in all
+    return {**asdict(result), "report": report}
 
 
 def _describe_reindex(result: ReindexResult) -> list[str]:

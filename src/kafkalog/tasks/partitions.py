@@ -18,31 +18,31 @@ PathLike = str | os.PathLike[str]
 
 
 def chosen_partitions(
-    path: PathLike, topics: Sequence[str] | None = None, numbers: Sequence[int] | None = None, *, live_only: bool = True
+    path: PathLike, topics: Sequence[str] | None = None, numbers: Sequence[int] | None = None
 ) -> list[Partition]:
-    """The partitions at `path`; deleted, future and stray ones only if they are wanted, or given by their own path."""
+    """The partitions at `path` that have segments; deleted, future and stray ones only if given by their own path."""
     store, place = open_store(path)
     found = find_partitions(store, place)
     alone = len(found) == 1 and found[0].folder == place
     chosen = [
         partition
         for partition in found
-        if (alone or not live_only or not partition.state)
+        if (alone or not partition.state)
         and (not topics or partition.topic in topics)
         and (not numbers or partition.partition in numbers)
     ]
+    if not any(partition.segments for partition in chosen) and chosen:
+        raise NoLogs(f"{place}: no segment file (20 digits and .log) is left here", file=place)
     if not chosen:
         there = ", ".join(sorted({str(partition) for partition in found})[:10])
         raise UsageError(f"{place}: no partition that was asked for; there are: {there}")
-    return chosen
+    return [partition for partition in chosen if partition.segments]
 
 
 def replicas_by_partition(partitions: Iterable[Partition]) -> list[list[Partition]]:
     """Partitions of the same topic and number belong together, in the order in which they came."""
     groups: dict[tuple[str, int], list[Partition]] = {}
     for partition in partitions:
-        if not partition.segments:
-            raise NoLogs(f"{partition.folder}: no segment file (20 digits and .log) is left here", file=partition.folder)
         groups.setdefault((partition.topic, partition.partition), []).append(partition)
     return list(groups.values())
 

@@ -69,8 +69,6 @@ def reindex(
     for partition in chosen_partitions(path, topics, partitions):
         if partition.file is not None:
             raise UsageError(f"{partition.file}: give the partition's folder; its files are rebuilt together")
-        if not partition.segments:
-            raise UsageError(f"{partition.folder}: no segment file (20 digits and .log) to rebuild from")
         yield reindex_partition(partition, options, fs or LocalFs(), progress)
 
 

@@ -75,7 +75,7 @@ def fill(bootstrap: str, topic: str, mebibytes: str) -> None:
     KafkaAdminClient(bootstrap_servers=bootstrap).create_topics([NewTopic(topic, 1, 1, topic_configs=settings)])
     producer = KafkaProducer(bootstrap_servers=bootstrap, linger_ms=5, batch_size=16_000)
     random = Random(topic)
-    for number in range((int(mebibytes) << 20) // 1100):
+    for number in range((int(mebibytes) << 20) // 1040):
         producer.send(topic, key=b"%d" % number, value=random.randbytes(1024))
     producer.flush()
     producer.close()
