@@ -249,8 +249,8 @@ def calls_on_the_disk(job: Job, call: str) -> list[int]:
     """Which of these calls of the command's main thread, counted from 1, touch the job's folders."""
     with tempfile.TemporaryDirectory() as scratch, tempfile.NamedTemporaryFile() as log:
         _put(job.files(), Path(scratch))
-        command = ["strace", "-f", "--seccomp-bpf", "-qq", "-y", "-o", log.name, "-e", f"trace={call}", *_command(job, Path(scratch))]
-        subprocess.run(command, capture_output=True, timeout=120, check=False)
+        trace = ["strace", "-f", "--seccomp-bpf", "-qq", "-y", "-o", log.name, "-e", f"trace={call}"]
+        subprocess.run([*trace, *_command(job, Path(scratch))], capture_output=True, timeout=120, check=False)
         lines = [line.split(maxsplit=1) for line in Path(log.name).read_text(errors="replace").splitlines()]
         own = [text for thread, text in lines if thread == lines[0][0] and text.startswith(f"{call}(")]
         return [number for number, text in enumerate(own, 1) if scratch in text]

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kafkalog.errors import NoLogs, UsageError
+from kafkalog.errors import NoLogs, SegmentChanged, StorageError, UsageError
 from kafkalog.format.checkpoint import PartitionMetadata, encode_partition_metadata
 from kafkalog.format.names import segment_file_name
 from kafkalog.format.reference import Record, encode_batch
+from kafkalog.log.folders import find_partitions
 from kafkalog.log.replicas import Lost, MergeOptions
+from kafkalog.storage import open_store
 from kafkalog.tasks.journal import SalvageResult
-from kafkalog.tasks.salvage import SalvageOptions, salvage
+from kafkalog.tasks.salvage import SalvageOptions, salvage, salvage_partition
 from kafkalog.tasks.undelete import find_deleted, undelete
+from tests.damage.memory_store import MemoryFile, MemoryStore
 
 from .small_logs import FIRST_TIME, made_batch, made_records, read_offsets, write_segment
 
@@ -100,8 +105,9 @@ def test_a_dry_run_writes_nothing(orders: Path, tmp_path: Path) -> None:
 
 
 def test_neither_the_source_nor_a_log_directory_is_written_to(orders: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="never written to"):
-        run([orders], orders.parent)
+    for out in (orders.parent, orders, orders / "below"):
+        with pytest.raises(UsageError, match="never written to"):
+            run([orders], out)
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "meta.properties").touch()
     with pytest.raises(UsageError, match="log directory of a broker"):
@@ -209,11 +215,47 @@ def test_batches_between_two_damages_need_something_to_speak_for_them(tmp_path: 
     result = run([folder], tmp_path / "out")
     assert "unverified" in result.report.reasons
     assert read_offsets(tmp_path / "out" / "orders-0") == [*range(10), *range(40, 60)]
-    run([folder], tmp_path / "all", unverified=True)
+    every = run([folder], tmp_path / "all", unverified=True)
+    assert [(taken.first_offset, taken.last_offset) for taken in every.unverified] == [(20, 29)]
     assert read_offsets(tmp_path / "all" / "orders-0") == [*range(10), *range(20, 30), *range(40, 60)]
     write_segment(folder, 0, batches[0], zeroed[1], batches[2], damaged(batches[3]), batches[4], batches[5])
     run([folder], tmp_path / "chained")
     assert read_offsets(tmp_path / "chained" / "orders-0") == [*range(10), *range(20, 30), *range(40, 60)]
+
+
+class FailingFile(MemoryFile):
+    """Cannot read the page at 4096."""
+
+    def read_into(self, position: int, target: memoryview) -> int:
+        if position < 8192 and position + len(target) > 4096:
+            failure = StorageError(f"{self.path}: no", file=self.path)
+            failure.errno = errno.EIO
+            raise failure
+        return super().read_into(position, target)
+
+
+class FailingStore(MemoryStore):
+    def open(self, path: str) -> MemoryFile:
+        return FailingFile(path, super().open(path).data)
+
+
+def test_a_page_that_the_device_cannot_read_costs_only_the_batches_in_it(tmp_path: Path) -> None:
+    batches = [made_batch(10 * number) for number in range(60)]
+    log = b"".join(batches)
+    (partition,) = find_partitions(FailingStore({f"/disk/orders-0/{segment_file_name(0)}": log}), "/disk/orders-0")
+    result = salvage_partition([partition], str(tmp_path / "orders-0"))
+    starts = [len(b"".join(batches[:number])) for number in range(60)]
+    untouched = [n for n, at in enumerate(starts) if at + len(batches[n]) <= 4096 or at >= 8192]
+    assert read_offsets(tmp_path / "orders-0") == [offset for n in untouched for offset in range(10 * n, 10 * n + 10)]
+    assert "unreadable" in result.report.reasons
+
+
+def test_a_segment_that_changes_meanwhile_is_not_copied(orders: Path, tmp_path: Path) -> None:
+    (partition,) = find_partitions(*open_store(orders))
+    os.utime(orders / segment_file_name(0), ns=(1, 1))
+    with pytest.raises(SegmentChanged, match="stop the broker"):
+        salvage_partition([partition], str(tmp_path / "out" / "orders-0"))
+    assert os.listdir(tmp_path / "out") == []
 
 
 def test_an_empty_newest_segment_keeps_its_offset(tmp_path: Path) -> None:

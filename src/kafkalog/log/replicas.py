@@ -9,7 +9,7 @@ diverged holds batches that were never part of this log.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -156,7 +156,7 @@ class SalvagedLog:
             for row in range(run.fields.shape[1]):
                 if not self._fits(run.fields[:, row], int(run.bases[row]), last, epoch):
                     continue
-                entry = Run(run.file, run.fields[:, row : row + 1], run.bases[row : row + 1])
+                entry = replace(run, fields=run.fields[:, row : row + 1], bases=run.bases[row : row + 1])
                 if entry.start != stop:  # a gap without one in the bytes is compaction's
                     yield from self._fill(int(entry.bases[0]) - 1, epoch, rest)
                 yield self._taken(Kept(replica, entry, filled=True))
@@ -170,7 +170,7 @@ class SalvagedLog:
             for run in self._verified(replica, segment, ReadReport()):
                 wanted = (run.bases <= last) & (run.fields[scan.LAST_OFFSET] >= first)
                 if wanted.any():
-                    yield Run(run.file, run.fields[:, wanted], run.bases[wanted])
+                    yield replace(run, fields=run.fields[:, wanted], bases=run.bases[wanted])
 
     def _fits(self, header: Ints, base: int, last: int, epoch: int) -> bool:
         known = int(header[scan.LEADER_EPOCH])

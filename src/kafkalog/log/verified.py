@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkalog.errors import CorruptBatch, Limits
+from kafkalog.errors import CorruptBatch, Limits, StorageError
 from kafkalog.format.batch import LOG_OVERHEAD, MAGIC_POSITION, MAX_MAGIC
 from kafkalog.format.message import MIN_MESSAGE_SIZE
 from kafkalog.kernels import scan
@@ -37,6 +37,7 @@ class Run:
     file: str
     fields: Ints
     bases: NDArray[np.int64]
+    verified: bool = True
 
     @property
     def start(self) -> int:
@@ -50,11 +51,11 @@ class Run:
         """Its parts; a cut lies between an entry and the next one."""
         edges = [0, *(np.flatnonzero(cuts) + 1).tolist(), self.fields.shape[1]]
         for start, stop in pairwise(edges):
-            yield Run(self.file, self.fields[:, start:stop], self.bases[start:stop])
+            yield replace(self, fields=self.fields[:, start:stop], bases=self.bases[start:stop])
 
 
 class VerifiedSegment:
-    """The runs of intact entries of one segment; those with nothing to speak for them are dropped, or noted if wanted."""
+    """The runs of intact entries of one segment; those with nothing to speak for them are dropped, or marked if wanted."""
 
     def __init__(self, partition: Partition, segment: Segment, limits: Limits, report: ReadReport, *, unverified: bool) -> None:
         self.partition = replace(partition, segments=(segment,))
@@ -87,20 +88,23 @@ class VerifiedSegment:
         yield from self._decide(stop, None)
 
     def _entries(self) -> Iterator[BatchHeaders]:
-        options = ReadOptions(frozenset({"crc_valid", "base_offset"}), on_damage="salvage", limits=self.limits)
+        columns = frozenset({"crc_valid", "base_offset"})
+        options = ReadOptions(columns, on_damage="salvage", skip_io_errors=True, limits=self.limits)
         return read_batches([self.partition], options, self.report)
 
     def _decide(self, stop: int, following: int | None) -> Iterator[Run]:
         """Held runs that end at `stop` stand if lengths lead on from there to the following intact entry, or to the end."""
         if not self.held:
             return
-        if self.unverified or self._chains(stop, following):
-            self.report.note("unverified", sum(run.fields.shape[1] for run in self.held) if self.unverified else 0)
+        if self._chains(stop, following):
             yield from self._let_go()
-            return
-        for run in self.held:
-            self._drop(run)
-        self.held = []
+        elif self.unverified:
+            self.held = [replace(run, verified=False) for run in self.held]
+            yield from self._let_go()
+        else:
+            for run in self.held:
+                self._drop(run)
+            self.held = []
 
     def _let_go(self) -> Iterator[Run]:
         yield from self.held
@@ -109,9 +113,12 @@ class VerifiedSegment:
 
     def _chains(self, start: int, stop: int | None) -> bool:
         """Whether the lengths of entries, intact or not, lead from one position to the other; None: to the end of the data."""
-        with self.partition.open_log(self.segment) as source:
-            end = self.segment.stop_in(source)
-            return _follow_lengths(source, start, end if stop is None else stop, at_end=stop is None)
+        try:
+            with self.partition.open_log(self.segment) as source:
+                end = self.segment.stop_in(source)
+                return _follow_lengths(source, start, end if stop is None else stop, at_end=stop is None)
+        except StorageError:  # a length that cannot be read leads nowhere
+            return False
 
     def _drop(self, run: Run) -> None:
         self.report.kept_batches -= run.fields.shape[1]

@@ -14,8 +14,8 @@ from kafkalog.log.report import ReadReport
 
 
 @dataclass(frozen=True)
-class Filled:
-    """Entries that came from another replica."""
+class Taken:
+    """Entries that need a word: they came from another replica, or may have come out of a value."""
 
     file: str
     position: int
@@ -41,24 +41,13 @@ class SalvageResult:
     end_offset: int = 0
     log_start_offset: int | None = None
     report: ReadReport = field(default_factory=ReadReport)
-    filled: list[Filled] = field(default_factory=list)
+    filled: list[Taken] = field(default_factory=list)
+    unverified: list[Taken] = field(default_factory=list)
     lost: list[Lost] = field(default_factory=list)
 
     @property
     def name(self) -> str:
         return f"{self.topic}-{self.partition}" if self.partition >= 0 else self.topic
-
-    @property
-    def is_clean(self) -> bool:
-        """Nothing had to be left out, or all of it came from another replica."""
-        return not self.report.unread and not self.report.dropped
-
-    def fill(self, added: Filled) -> None:
-        last = self.filled[-1] if self.filled else None
-        if last is not None and last.file == added.file and last.position + last.length == added.position:
-            self.filled[-1] = replace(last, length=last.length + added.length, last_offset=added.last_offset)
-        else:
-            self.filled.append(added)
 
     def events(self) -> Iterator[dict[str, Any]]:
         """The journal, line by line."""
@@ -71,10 +60,21 @@ class SalvageResult:
             yield {"event": "unread", "message": message}
         for filled in self.filled:
             yield {"event": "filled", **asdict(filled)}
+        for unverified in self.unverified:
+            yield {"event": "unverified", **asdict(unverified)}
         for lost in self.lost:
             yield {"event": "lost", **asdict(lost)}
         kept = ("segment_count", "kept_batches", "kept_records", "kept_bytes", "first_offset", "end_offset", "log_start_offset")
         yield {"event": "kept", **{name: getattr(self, name) for name in kept}}
+
+
+def note_taken(noted: list[Taken], added: Taken) -> None:
+    """Add to the last one if it goes on from there."""
+    last = noted[-1] if noted else None
+    if last is not None and last.file == added.file and last.position + last.length == added.position:
+        noted[-1] = replace(last, length=last.length + added.length, last_offset=added.last_offset)
+    else:
+        noted.append(added)
 
 
 def journal_files(result: SalvageResult) -> dict[str, list[bytes]]:
@@ -101,6 +101,11 @@ def describe(result: SalvageResult) -> list[str]:
     for filled in result.filled:
         offsets = f"{filled.first_offset} to {filled.last_offset}"
         lines.append(f"  filled offsets {offsets} from byte {filled.position} of {filled.file}")
+    for taken in result.unverified:
+        offsets = f"{taken.first_offset} to {taken.last_offset}"
+        lines.append(
+            f"  kept unverified offsets {offsets} from byte {taken.position} of {taken.file}: they may be part of a value"
+        )
     for lost in result.lost:
         last = "an unknown end" if lost.last_offset is None else lost.last_offset
         lines.append(f"  lost offsets {lost.first_offset} to {last}, at most")

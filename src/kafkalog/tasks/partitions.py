@@ -31,12 +31,13 @@ def chosen_partitions(
         and (not topics or partition.topic in topics)
         and (not numbers or partition.partition in numbers)
     ]
-    if not any(partition.segments for partition in chosen) and chosen:
-        raise NoLogs(f"{place}: no segment file (20 digits and .log) is left here", file=place)
     if not chosen:
         there = ", ".join(sorted({str(partition) for partition in found})[:10])
         raise UsageError(f"{place}: no partition that was asked for; there are: {there}")
-    return [partition for partition in chosen if partition.segments]
+    filled = [partition for partition in chosen if partition.segments]
+    if not filled:
+        raise NoLogs(f"{place}: no segment file (20 digits and .log) is left here", file=place)
+    return filled
 
 
 def replicas_by_partition(partitions: Iterable[Partition]) -> list[list[Partition]]:

@@ -22,8 +22,9 @@ from kafkalog.log.replicas import Kept, Lost, MergeOptions, SalvagedLog, newest_
 from kafkalog.segment.build import MAX_RELATIVE_OFFSET
 from kafkalog.storage.fs import Fs, LocalFs
 from kafkalog.storage.publish import StagedFolder, publish_files
+from kafkalog.storage.store import ByteSource
 
-from .journal import Filled, SalvageResult, journal_files
+from .journal import SalvageResult, Taken, journal_files, note_taken
 from .output import Comparison, Nowhere, Output, Progress, folder_name, output_folder
 from .partitions import PathLike, chosen_partitions, find_index_interval, replicas_by_partition
 
@@ -85,7 +86,7 @@ def salvage_partition(
 
 def _refuse_own_folder(replicas: Sequence[Partition], folder: str) -> None:
     for replica in replicas:
-        if os.path.realpath(folder) == os.path.realpath(replica.folder):
+        if f"{os.path.realpath(folder)}/".startswith(f"{os.path.realpath(replica.folder)}/"):
             raise UsageError(f"--out: {folder} is what is to be salvaged; it is never written to, choose another folder")
     metadata = {content for replica in replicas if (content := _metadata(replica)) is not None}
     if len(metadata) > 1:
@@ -160,8 +161,11 @@ class _Salvage:
             counts = np.where(old, 1, np.where(control, 0, fields[scan.COUNT]))
             wrappers = old & (fields[scan.ATTRIBUTES] & batch.CODEC_MASK != 0)
             result.kept_records = None if wrappers.any() else result.kept_records + int(counts.sum())
+        taken = Taken(piece.run.file, piece.run.start, size, piece.first_offset, piece.last_offset)
         if piece.filled:
-            result.fill(Filled(piece.run.file, piece.run.start, size, piece.first_offset, piece.last_offset))
+            note_taken(result.filled, taken)
+        if not piece.run.verified:
+            note_taken(result.unverified, taken)
         self.progress(size)
 
 
@@ -216,12 +220,20 @@ def _copied(ranges: Iterable[_Range]) -> Iterator[memoryview]:
     buffer = memoryview(bytearray(COPY_BYTES))
     for part in ranges:
         with part.partition.store.open(part.file) as source:
+            _require_unchanged(part, source)
             for position in range(part.start, part.stop, COPY_BYTES):
                 chunk = buffer[: min(COPY_BYTES, part.stop - position)]
                 if source.read_into(position, chunk) < len(chunk):
                     found = f"{source.size} bytes"
                     raise SegmentChanged("changed", file=part.file, position=position, expected=f"{part.stop} bytes", found=found)
                 yield chunk
+
+
+def _require_unchanged(part: _Range, source: ByteSource) -> None:
+    """A broker that compacts replaces segments; only to the newest one it appends, which hurts nothing."""
+    segments = [segment for segment in part.partition.segments if segment.log.path == part.file]
+    if any(not segment.is_newest and segment.log.mtime_ns != source.fingerprint.mtime_ns for segment in segments):
+        raise SegmentChanged("changed", file=part.file, detail="it was replaced or written to meanwhile; stop the broker first")
 
 
 def _metadata(partition: Partition) -> bytes | None:
