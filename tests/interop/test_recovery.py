@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -21,6 +22,7 @@ from tests.conftest import require, unavailable
 from tests.golden.sets import eras
 from tests.interop.live.broker import resolve_jars
 from tests.interop.live.recovery import recover
+from tests.unit.small_logs import made_batch, marker, transactional_batch, write_segment
 
 pytestmark = pytest.mark.slow
 
@@ -54,11 +56,51 @@ def rebuilt(partition: Partition, interval: int) -> Files:
     return files
 
 
-def test_every_golden_partition_is_rebuilt_as_kafka_rebuilds_it(golden: Callable[[str], Path], tmp_path: Path) -> None:
+@pytest.fixture(autouse=True, scope="module")
+def _jars() -> None:
     require("java", "mvn")
     problem = resolve_jars()
     if problem is not None:
         unavailable(problem)
+
+
+def made_log(folder: Path) -> None:
+    """Producers enough for Java's hash tables to grow and to collide, transactions over segments, gaps, epochs, no timestamps."""
+    random = Random(1)
+    producers = [random.randrange(1 << random.choice((4, 8, 33, 62))) for _ in range(120)]
+    offset = 0
+    for segment in range(6):
+        offset += 3 * segment
+        entries, base = [], offset
+        for _ in range(80):
+            producer_id = random.choice(producers[: 20 * (segment + 1)])
+            kind = random.randrange(10)
+            count = random.randrange(1, 40)
+            if kind == 0:
+                entries.append(marker(offset, producer_id, commit=random.random() < 0.3))
+                count = 1
+            elif kind < 4:
+                entries.append(transactional_batch(offset, count, producer_id))
+            else:
+                times = {"leader_epoch": segment, "producer_id": producer_id + (1 << 62), "producer_epoch": 0, "base_sequence": 7}
+                entries.append(made_batch(offset, count, **times))
+            offset += count
+        write_segment(folder, base, *entries)
+
+
+def test_a_log_of_many_producers_is_rebuilt_as_kafka_rebuilds_it(tmp_path: Path) -> None:
+    folder = tmp_path / "many-0"
+    made_log(folder)
+    (partition,) = find_partitions(*open_store(folder))
+    ours = rebuilt(partition, 500)
+    assert recover([(folder, 500, 0)]) == ["ok"]
+    theirs = {path.name: path.read_bytes() for path in folder.iterdir() if path.suffix != ".log"}
+    assert {name for name in {*ours, *theirs} if ours.get(name) != theirs.get(name)} == set()
+    assert len([name for name in theirs if name.endswith(".txnindex")]) > 3
+    assert max(len(content) for name, content in theirs.items() if name.endswith(".snapshot")) > 100 * 46
+
+
+def test_every_golden_partition_is_rebuilt_as_kafka_rebuilds_it(golden: Callable[[str], Path], tmp_path: Path) -> None:
     work = [
         (partition, interval, copy_logs(partition, tmp_path / era))
         for era in eras()
