@@ -1,4 +1,4 @@
-"""A salvaged partition in a real broker: it opens, and its consumer reads exactly the records of the batches that were kept."""
+"""Repair beside a real broker: what it serves of a salvaged partition, and that its directory is its own while it runs."""
 
 from __future__ import annotations
 
@@ -6,18 +6,34 @@ from pathlib import Path
 
 import pytest
 
+from kafkalog.errors import StorageError
+from kafkalog.tasks.reindex import ReindexOptions, reindex
 from tests.conftest import require, unavailable
-from tests.interop.live.broker import resolve_jars
+from tests.interop.live.broker import resolve_jars, running_broker
 from tests.interop.zeroed_page import compare
 
 pytestmark = pytest.mark.slow
 
 
-def test_a_broker_serves_every_untouched_batch_of_a_log_with_a_zeroed_page(tmp_path: Path) -> None:
+@pytest.fixture(autouse=True, scope="module")
+def _jars() -> None:
     require("java", "mvn", "kafka")
     problem = resolve_jars()
     if problem is not None:
         unavailable(problem)
+
+
+def test_a_running_broker_keeps_its_log_directory(tmp_path: Path) -> None:
+    """T-33: Java's lock on `.lock` and ours are the same kind."""
+    with running_broker(tmp_path) as broker:
+        folder = broker.log_directory / "__cluster_metadata-0"
+        with pytest.raises(StorageError, match="a broker is running"):
+            list(reindex(folder, ReindexOptions()))
+        (planned,) = reindex(folder, ReindexOptions(dry_run=True))
+        assert planned.state == "not written"
+
+
+def test_a_broker_serves_every_untouched_batch_of_a_log_with_a_zeroed_page(tmp_path: Path) -> None:
     found = compare(tmp_path, 4)
     assert len(found.touched) in (1, 2)
     assert found.salvage.kept_batches == found.batch_count - len(found.touched)
