@@ -16,7 +16,7 @@ DOCS_ARGS ?=
 DOCS_MODULE ?= kafkalog.cli.docs
 SOURCES := src tests $(wildcard benchmarks)
 
-.PHONY: help venv demo test lint format bench bench-spark damage kills fuzz docs clean
+.PHONY: help venv demo test lint format bench bench-spark damage kills crashes fuzz docs clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -64,6 +64,9 @@ damage: $(READY)  ## the whole damage campaign, reading and verify: every bit, e
 
 kills: $(SPARK_READY)  ## 200 ingests killed at random moments, and what the next run makes of it
 	$(RUN) -m tests.spark.ingest_kills $(KILLS_ARGS)
+
+crashes: $(READY)  ## salvage and reindex under every power cut, error and kill
+	$(RUN) -m tests.damage.repair_crashes
 
 fuzz: $(READY)  ## the fuzzers
 	$(RUN) -m tests.fuzz.run $(FUZZ_ARGS)

@@ -71,6 +71,11 @@ REASONS: dict[str, Reason] = {
         WARNING,
     ),
     "epoch": Reason("the leader epoch goes back, or contradicts the checkpoint", FROM_REPLICA),
+    "unverified": Reason(
+        "an intact batch between two damages, which may have been part of a value (--unverified keeps it)",
+        "Look at its records; salvage --unverified keeps it.",
+        WARNING,
+    ),
     "record-order": Reason(
         "the records of a batch are not in the order of their offsets, or beyond those of the batch",
         "Brokers store uncompressed batches as clients send them: look for a client that numbers records wrongly.",

@@ -46,6 +46,8 @@ def loaded_modules(statement: str) -> list[str]:
         COMMAND.format(["ingest", "--help"]),
         COMMAND.format(["dump", "--help"]),
         "import kafkalog.payloads",
+        COMMAND.format(["salvage", "--help"]),
+        COMMAND.format(["reindex", "--help"]),
     ],
 )
 def test_importing_and_asking_for_help_loads_nothing_heavy(statement: str) -> None:

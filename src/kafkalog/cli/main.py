@@ -17,6 +17,7 @@ from .failure import CLEAN, report_failure
 from .ingest import ingest
 from .ls import ls
 from .manual import EXIT_CODES_TEXT
+from .repair import reindex, salvage, undelete
 from .table import table
 from .verify import verify
 
@@ -33,6 +34,7 @@ Examples:
   kafkalog ls /var/lib/kafka/data
   kafkalog table records /var/lib/kafka/data --topic orders --limit 10
   kafkalog verify /var/lib/kafka/data
+  kafkalog salvage /mnt/broken/data/orders-0 --out rescued
   kafkalog ingest /var/lib/kafka/data /lake/kafka
 
 {EXIT_CODES_TEXT}""",
@@ -40,7 +42,7 @@ Examples:
 @click.version_option(__version__, "-V", "--version", prog_name=NAME)
 @click.pass_context
 def kafkalog(context: click.Context) -> None:
-    """Read Kafka's log files as tables, without a broker.
+    """Read Kafka's log files as tables, and repair them, without a broker.
 
     PATH is a folder of log.dirs, a topic-partition folder, one segment file, or any of these as s3://bucket/folder. Reading
     never writes to it, and works while a broker runs.
@@ -49,7 +51,7 @@ def kafkalog(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for command in (dump, estimate, explain, ingest, ls, table, verify):
+for command in (dump, estimate, explain, ingest, ls, reindex, salvage, table, undelete, verify):
     kafkalog.add_command(command)
 
 

@@ -14,6 +14,7 @@ A .txnindex lists the aborted transactions whose marker lies in its segment.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 import numpy as np
@@ -88,3 +89,24 @@ def _stored_entries(data: bytes | bytearray | memoryview, layout: np.dtype[np.vo
 def _without_zero_tail(stored: Entries) -> Entries:
     zeros = stored["relative_offset"][1:] == 0
     return stored[: 1 + int(zeros.argmax())] if zeros.any() else stored
+
+
+def encode_offset_index(offsets: npt.NDArray[np.int64], positions: npt.NDArray[np.int64], base_offset: int) -> bytes:
+    """The bytes of a .index with these entries."""
+    stored = np.empty(len(offsets), OFFSET_INDEX_ENTRY)
+    stored["relative_offset"] = offsets - base_offset
+    stored["position"] = positions
+    return stored.tobytes()
+
+
+def encode_time_index(timestamps: npt.NDArray[np.int64], offsets: npt.NDArray[np.int64], base_offset: int) -> bytes:
+    """The bytes of a .timeindex with these entries."""
+    stored = np.empty(len(timestamps), TIME_INDEX_ENTRY)
+    stored["timestamp"] = timestamps
+    stored["relative_offset"] = offsets - base_offset
+    return stored.tobytes()
+
+
+def encode_txn_index(aborted: Iterable[tuple[int, int, int, int]]) -> bytes:
+    """The bytes of a .txnindex: producer id, first offset, last offset and last stable offset of each aborted transaction."""
+    return np.array([(TXN_INDEX_VERSION, *entry) for entry in aborted], TXN_INDEX_ENTRY).tobytes()

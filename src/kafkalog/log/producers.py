@@ -33,7 +33,8 @@ class ProducerState:
     coordinator_epoch: int = NONE
     current_transaction_first_offset: int = NONE
 
-    def take(self, header: Ints) -> None:
+    def take(self, header: Ints, *, emptied_opens: bool = False) -> None:
+        """Go on to this batch. Emptied by the cleaner, a batch opens a transaction only for a broker's recovery."""
         attributes = int(header[scan.ATTRIBUTES])
         if attributes & batch.CONTROL:
             if header[scan.CONTROL_TYPE] in (control.ABORT, control.COMMIT):
@@ -45,7 +46,7 @@ class ProducerState:
         self.last_offset = last
         self.offset_delta = last - base
         self.last_timestamp_ms = int(header[scan.MAX_TIMESTAMP])
-        opens = attributes & batch.TRANSACTIONAL and header[scan.COUNT] > 0
+        opens = attributes & batch.TRANSACTIONAL and (emptied_opens or header[scan.COUNT] > 0)
         if opens and self.current_transaction_first_offset == NONE:
             self.current_transaction_first_offset = base
 

@@ -71,7 +71,7 @@ def running_broker(
     lines = [PROPERTIES.format(port=port, controller_port=controller_port, log_directory=log_directory)]
     lines += [f"{name}={value}\n" for name, value in (settings or {}).items()]
     properties.write_text("".join(lines))
-    if not log_directory.exists():
+    if not (log_directory / "meta.properties").exists():  # else it goes on with the logs that are there
         _run_java(folder, "kafka.tools.StorageTool", "format", "--cluster-id", CLUSTER_ID, "--config", str(properties))
     with (folder / "broker.txt").open("wb") as output:
         command = _java(folder, "kafka.Kafka", str(properties), options=java_options)

@@ -3,6 +3,8 @@
     produce       RECORDS records, a share of them with each codec
     transactions  TRANSACTIONS transactions that end either way, the last one left open, with plain records between
     consume       what a consumer gets, from the beginning to where it has to wait: a JSON list of [offset, value]
+    fill          a topic of one segment, with about as many MiB as the last argument says
+    digests       as consume, with the CRC-32 of each value in its place
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import json
 import os
 import sys
 import time
+import zlib
 from collections.abc import Callable
 
 # The client library is imported where it is used: tests import this module for what its clients write.
@@ -62,23 +65,50 @@ def write_transactions(bootstrap: str, topic: str) -> None:
             producer.commit_transaction()
 
 
-def consume(bootstrap: str, topic: str, isolation: str) -> None:
+def fill(bootstrap: str, topic: str, mebibytes: str) -> None:
+    from random import Random
+
+    from kafka import KafkaProducer
+    from kafka.admin import KafkaAdminClient, NewTopic
+
+    settings = {"segment.bytes": str(1 << 30), "retention.ms": "-1"}
+    KafkaAdminClient(bootstrap_servers=bootstrap).create_topics([NewTopic(topic, 1, 1, topic_configs=settings)])
+    producer = KafkaProducer(bootstrap_servers=bootstrap, linger_ms=5, batch_size=16_000)
+    random = Random(topic)
+    for number in range((int(mebibytes) << 20) // 1040):
+        producer.send(topic, key=b"%d" % number, value=random.randbytes(1024))
+    producer.flush()
+    producer.close()
+
+
+def digests(bootstrap: str, topic: str) -> None:
+    consume(bootstrap, topic, "read_uncommitted", zlib.crc32)
+
+
+def consume(bootstrap: str, topic: str, isolation: str, shown: Callable[[bytes], object] = bytes.decode) -> None:
     from kafka import KafkaConsumer, TopicPartition
 
     consumer = KafkaConsumer(bootstrap_servers=bootstrap, isolation_level=isolation, auto_offset_reset="earliest")
     place = TopicPartition(topic, 0)
     consumer.assign([place])
     (end,) = consumer.end_offsets([place]).values()
-    rows: list[tuple[int, str]] = []
+    rows: list[tuple[int, object]] = []
     deadline = time.monotonic() + CONSUME_SECONDS
     while consumer.position(place) < end and time.monotonic() < deadline:
         for records in consumer.poll(timeout_ms=200).values():
-            rows += [(record.offset, record.value.decode()) for record in records]
+            rows += [(record.offset, shown(record.value)) for record in records]
+            deadline = time.monotonic() + CONSUME_SECONDS
     consumer.close()
     sys.stdout.write(json.dumps(rows))
 
 
-COMMANDS: dict[str, Callable[..., None]] = {"produce": produce, "transactions": write_transactions, "consume": consume}
+COMMANDS: dict[str, Callable[..., None]] = {
+    "produce": produce,
+    "transactions": write_transactions,
+    "consume": consume,
+    "fill": fill,
+    "digests": digests,
+}
 
 if __name__ == "__main__":
     COMMANDS[sys.argv[1]](*sys.argv[2:])

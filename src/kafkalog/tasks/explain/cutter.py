@@ -31,7 +31,8 @@ Notes = Mapping[str, Callable[[dict[str, int]], str]]
 def fault(error: SegmentError) -> str:
     """What is wrong, without the place."""
     told = [f"{word} {value}" for word, value in (("expected", error.expected), ("found", error.found)) if value is not None]
-    return "; ".join([REASONS[error.reason].about, *([", ".join(told)] if told else []), *([error.detail] if error.detail else [])])
+    parts = [REASONS[error.reason].about, ", ".join(told), error.detail]
+    return "; ".join(part for part in parts if part)
 
 
 class Cutter:

@@ -1,0 +1,150 @@
+"""`kafkalog salvage`, `reindex` and `undelete`: the commands that write logs. None of them ever changes a .log file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from kafkalog.errors import UsageError
+
+from .arguments import parse_time
+from .manual import EXIT_CODES_TEXT
+
+
+def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that the three have in common."""
+    for option in reversed(
+        (
+            click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic; may be given again."),
+            click.option(
+                "--partition", "partitions", multiple=True, type=int, metavar="N", help="Only this partition; may be given again."
+            ),
+            click.option("--dry-run", is_flag=True, help="Say what would be done, and write nothing."),
+            click.option(
+                "--index-interval-bytes",
+                type=click.IntRange(1),
+                metavar="N",
+                help="index.interval.bytes of the topic.  [default: what its index files show, else 4096]",
+            ),
+            click.option("--json", "as_json", is_flag=True, help="One JSON object per partition instead of text."),
+            click.option("--quiet", is_flag=True, help="No progress on standard error; errors still."),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+SALVAGE_EPILOG = f"""\b
+Beside DIR/<topic>-<partition> stand two journals, .salvage.jsonl and .salvage.txt: every byte range
+that was left out with its reason, what was filled from where, and which offsets are lost. Records are
+copied as stored. The partition appears when it is complete, or not at all; run again, the same command
+finds its own work and changes nothing.
+
+\b
+Examples:
+  kafkalog salvage /mnt/broken/data/orders-0 --out rescued
+  kafkalog salvage broker1/orders-0 broker2/orders-0 broker3/orders-0 --out rescued
+  kafkalog salvage /mnt/broken/data --topic orders --out rescued --dry-run
+
+{EXIT_CODES_TEXT}"""
+
+
+@click.command(epilog=SALVAGE_EPILOG)
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
+@click.option("--out", required=True, metavar="DIR", help="The folder that gets the partitions; none may be in it already.")
+@click.option(
+    "--fill-gaps",
+    is_flag=True,
+    help="With several replicas: fill missing offsets also where no damage is seen (a lost segment file). "
+    "Not for compacted topics: what compaction removed would come back.",
+)
+@click.option(
+    "--unverified",
+    is_flag=True,
+    help="Keep also intact batches between two damages that nothing tells from bytes inside a value.",
+)
+@shared_options
+def salvage(paths: tuple[str, ...], **options: Any) -> int:
+    """Make clean partitions out of damaged ones.
+
+    Every intact batch is kept with its offsets, indexes are fresh, and PATH is only read. PATH is a partition's folder, a folder
+    of log.dirs, or one segment file; several that hold the same partition are replicas, and what one of them lost is taken from
+    another.
+    """
+    from .repairing import run_salvage
+
+    return run_salvage(list(paths), **_lists(options))
+
+
+REINDEX_EPILOG = f"""\b
+Rebuilt are .index, .timeindex, .txnindex, .snapshot and leader-epoch-checkpoint, byte for byte as
+Kafka's own recovery rebuilds them; .log files are never touched. It ends at the first damage, where a
+broker would cut the log and delete what follows: `kafkalog salvage` keeps that.
+
+\b
+Examples:
+  kafkalog reindex /var/lib/kafka/data/orders-0 --in-place --dry-run
+  kafkalog reindex /var/lib/kafka/data --topic orders --in-place
+  kafkalog reindex orders-0 --out rebuilt
+
+{EXIT_CODES_TEXT}"""
+
+
+@click.command(epilog=REINDEX_EPILOG)
+@click.argument("path", metavar="PATH")
+@click.option("--out", metavar="DIR", help="Write the files below this folder instead, without the logs.")
+@click.option(
+    "--in-place",
+    is_flag=True,
+    help="Replace the files where they are. Refused while a broker runs there; removes the clean-shutdown marker first.",
+)
+@click.option("--discard", is_flag=True, help="In place, do not keep what was there as <name>.broken-<time>.")
+@click.option(
+    "--now",
+    callback=parse_time,
+    metavar="TIME",
+    help="The broker's time: producers silent for a day by then are forgotten, as recovery does.  [default: none is]",
+)
+@shared_options
+def reindex(path: str, out: str | None, in_place: bool, **options: Any) -> int:
+    """Rebuild what stands beside the logs of partitions.
+
+    PATH is a partition's folder or a folder of log.dirs.
+    """
+    if (out is None) == (not in_place):
+        raise UsageError("give either --out DIR or --in-place")
+    from .repairing import run_reindex
+
+    return run_reindex(path, out=out, **_lists(options))
+
+
+UNDELETE_EPILOG = f"""\b
+Without --out it lists what is there. Brokers keep deleted segments for file.delete.delay.ms (a
+minute), and all of it when they are stopped in time: stop the broker first.
+
+\b
+Examples:
+  kafkalog undelete /var/lib/kafka/data
+  kafkalog undelete /var/lib/kafka/data --topic orders --out rescued
+
+{EXIT_CODES_TEXT}"""
+
+
+@click.command(epilog=UNDELETE_EPILOG)
+@click.argument("path", metavar="PATH")
+@click.option("--out", metavar="DIR", help="Copy them as clean partitions below this folder.")
+@shared_options
+def undelete(path: str, out: str | None, **options: Any) -> int:
+    """Find deleted topics and segments that are still on the disk, and copy them.
+
+    PATH is a folder of log.dirs or a partition's folder: topics in -delete folders, segments named .deleted.
+    """
+    from .repairing import run_undelete
+
+    return run_undelete(path, out, **_lists(options))
+
+
+def _lists(options: dict[str, Any]) -> dict[str, Any]:
+    return {**options, "topics": list(options["topics"]) or None, "partitions": list(options["partitions"]) or None}

@@ -1,0 +1,233 @@
+"""Rebuild the files beside a log from its batches, byte for byte as Kafka's own recovery does.
+
+Recovery replays segment after segment. For each it makes the `.index`, the `.timeindex` and, if a transaction was aborted there,
+the `.txnindex`; between two it writes what it knows of the producers into a `.snapshot` and reads it back, which forgets those
+that have been silent for too long. It ends at the first damage. Leader epochs are those of the checkpoint, and newer ones of
+batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kafkalog.errors import Limits, SegmentError, TornTail
+from kafkalog.format import batch, control
+from kafkalog.format.checkpoint import EpochStart, encode_leader_epoch_checkpoint
+from kafkalog.format.index import encode_txn_index
+from kafkalog.format.names import LEADER_EPOCH_CHECKPOINT, segment_file_name
+from kafkalog.format.snapshot import PRODUCERS, encode_snapshot
+from kafkalog.kernels import scan
+from kafkalog.kernels.bytes import Ints
+from kafkalog.segment.build import DEFAULT_INTERVAL_BYTES, IndexBuilder
+from kafkalog.segment.decode import crc_error, crc_matches
+from kafkalog.segment.windows import SegmentWalk, WindowBuffers
+from kafkalog.storage.store import ByteSource
+
+from .partition import Partition, Segment
+from .producers import NONE, ProducerState
+from .report import ReadReport
+
+DAY_MS = 24 * 60 * 60 * 1000
+SMALLEST_TABLE = 16  # of Java's HashMap, whose order a snapshot has
+Files = dict[str, bytes]
+
+
+@dataclass(frozen=True)
+class RebuildOptions:
+    """The settings of the broker that the files are for. Without a time of its recovery, no producer is forgotten."""
+
+    index_interval_bytes: int = DEFAULT_INTERVAL_BYTES
+    now_ms: int | None = None
+    producer_id_expiration_ms: int = DAY_MS
+
+
+class ProducerReplay:
+    """Producers as recovery sees them, and the transactions that were aborted on the way."""
+
+    def __init__(self, options: RebuildOptions) -> None:
+        self.options = options
+        self.states: dict[int, ProducerState] = {}
+        self.open: dict[int, int] = {}  # producer id: where its transaction begins
+        self.aborted: list[tuple[int, int, int, int]] = []
+
+    def clear(self) -> None:
+        self.states.clear()
+        self.open.clear()
+
+    def reload(self) -> None:
+        """What is left after a snapshot was written and read again."""
+        self.states = {state.producer_id: state for state in self._in_stored_order() if not self._is_expired(state)}
+
+    def _is_expired(self, state: ProducerState) -> bool:
+        now = self.options.now_ms
+        silent = now is not None and now - state.last_timestamp_ms >= self.options.producer_id_expiration_ms
+        return silent and state.current_transaction_first_offset == NONE
+
+    def _in_stored_order(self) -> list[ProducerState]:
+        """The order in which Java's HashMap gives out its values: by bucket, in a bucket as they came."""
+        size = SMALLEST_TABLE
+        while 4 * len(self.states) > 3 * size:
+            size *= 2
+        return sorted(self.states.values(), key=lambda state: _spread_hash(state.producer_id) & (size - 1))
+
+    def snapshot(self) -> bytes:
+        stored = [tuple(vars(state).values()) for state in self._in_stored_order()]
+        return encode_snapshot(np.array(stored, PRODUCERS))
+
+    def replay(self, fields: Ints) -> None:
+        rows = np.flatnonzero((fields[scan.PRODUCER_ID] >= 0) & (fields[scan.MAGIC] == 2))
+        plain = not (fields[scan.ATTRIBUTES, rows] & (batch.TRANSACTIONAL | batch.CONTROL)).any()
+        if plain:  # then only the last batch of each producer counts
+            rows = self._last_of_each(fields, rows)
+        for row in rows.tolist():
+            self._take(fields[:, row])
+
+    def _last_of_each(self, fields: Ints, rows: Ints) -> Ints:
+        producers, first = np.unique(fields[scan.PRODUCER_ID, rows], return_index=True)
+        last = len(rows) - 1 - np.unique(fields[scan.PRODUCER_ID, rows[::-1]], return_index=True)[1]
+        for producer_id in producers[np.argsort(first)].tolist():
+            self.states.setdefault(producer_id, ProducerState(producer_id))
+        return rows[last]
+
+    def _take(self, header: Ints) -> None:
+        producer_id = int(header[scan.PRODUCER_ID])
+        state = self.states.setdefault(producer_id, ProducerState(producer_id))
+        state.take(header, emptied_opens=True)
+        if state.current_transaction_first_offset != NONE:
+            self.open[producer_id] = state.current_transaction_first_offset
+        elif producer_id in self.open:
+            first = self.open.pop(producer_id)
+            if header[scan.CONTROL_TYPE] == control.ABORT:
+                marker = int(header[scan.BASE_OFFSET])
+                self.aborted.append((producer_id, first, marker, min(self.open.values(), default=marker + 1)))
+
+
+def _spread_hash(producer_id: int) -> int:
+    """The hash of a Java Long, as HashMap spreads it."""
+    low = (producer_id ^ producer_id >> 32) & 0xFFFFFFFF
+    return low ^ low >> 16
+
+
+class EpochReplay:
+    """The leader epochs of a checkpoint, with those of batches that are newer."""
+
+    def __init__(self, known: Sequence[EpochStart]) -> None:
+        self.starts = list(known)
+
+    def replay(self, fields: Ints) -> None:
+        epochs = np.where(fields[scan.MAGIC] == 2, fields[scan.LEADER_EPOCH], -1)
+        latest = self.starts[-1].epoch if self.starts else -1
+        rises = np.diff(np.maximum.accumulate(np.maximum(epochs, latest)), prepend=latest) > 0
+        for row in np.flatnonzero(rises).tolist():
+            self._assign(EpochStart(int(epochs[row]), int(fields[scan.BASE_OFFSET, row])))
+
+    def _assign(self, start: EpochStart) -> None:
+        while self.starts and (self.starts[-1].epoch >= start.epoch or self.starts[-1].start_offset >= start.start_offset):
+            self.starts.pop()
+        self.starts.append(start)
+
+    def within(self, start_offset: int, end_offset: int) -> list[EpochStart]:
+        """The epochs of a log that begins and ends there."""
+        starts = [start for start in self.starts if start.start_offset < end_offset]
+        before = [start for start in starts if start.start_offset <= start_offset]
+        return [*(EpochStart(start.epoch, start_offset) for start in before[-1:]), *starts[len(before) :]]
+
+
+class SideFileBuilder:
+    """Takes the headers of a partition, segment by segment; gives out the files beside its logs as they become known."""
+
+    def __init__(self, options: RebuildOptions, log_start_offset: int = 0, epochs: Sequence[EpochStart] = ()) -> None:
+        self.options = options
+        self.log_start_offset = log_start_offset
+        self.producers = ProducerReplay(options)
+        self.epochs = EpochReplay(epochs)
+        self.end_offset = 0
+        self._replayed_offset = 0  # where the last v2 batch ended
+        self._snapshot_offset = log_start_offset
+
+    def begin(self, base_offset: int) -> Files:
+        """Go on to the segment of this base offset; the snapshot that belongs to it."""
+        self.base_offset = base_offset
+        self.index = IndexBuilder(base_offset, self.options.index_interval_bytes)
+        files = self._snapshot(base_offset) if self.end_offset else {}
+        if base_offset <= self.log_start_offset:
+            self.producers.clear()
+        self.producers.aborted.clear()
+        self.end_offset = max(self.end_offset, base_offset)
+        self._replayed_offset = base_offset
+        return files
+
+    def add(self, fields: Ints) -> None:
+        if not fields.shape[1]:
+            return
+        self.index.add(fields)
+        self.producers.replay(fields)
+        self.epochs.replay(fields)
+        self.end_offset = int(fields[scan.LAST_OFFSET, -1]) + 1
+        batches = np.flatnonzero(fields[scan.MAGIC] == 2)
+        if len(batches):
+            self._replayed_offset = int(fields[scan.LAST_OFFSET, batches[-1]]) + 1
+
+    def end(self) -> Files:
+        """The index files of the segment; a .txnindex only if it is not empty."""
+        files = {"index": self.index.offset_index(), "timeindex": self.index.time_index()}
+        if self.producers.aborted:
+            files["txnindex"] = encode_txn_index(self.producers.aborted)
+        return {segment_file_name(self.base_offset, kind): content for kind, content in files.items()}
+
+    def finish(self) -> Files:
+        """The snapshot at the end of the log, and the leader epochs; brokers leave their file empty until there is one."""
+        files = self._snapshot(self.end_offset)
+        starts = self.epochs.within(self.log_start_offset, self.end_offset)
+        files[LEADER_EPOCH_CHECKPOINT] = encode_leader_epoch_checkpoint(starts) if self.epochs.starts else b""
+        return files
+
+    def _snapshot(self, offset: int) -> Files:
+        if self._replayed_offset != offset:  # recovery wrote one where the batches end, and reads it to write this one
+            self.producers.reload()
+        files = {}
+        if offset > self._snapshot_offset:
+            files[segment_file_name(offset, "snapshot")] = self.producers.snapshot()
+            self._snapshot_offset = offset
+        self.producers.reload()
+        return files
+
+
+def rebuild(partition: Partition, options: RebuildOptions, limits: Limits, report: ReadReport) -> Iterator[Files]:
+    """The files beside the logs of a partition, up to its first damage, which the report then names."""
+    builder = SideFileBuilder(options, partition.log_start_offset or 0, partition.epochs)
+    for segment in partition.segments:
+        yield builder.begin(segment.base_offset)
+        with partition.open_log(segment) as source:
+            problem = _replay(source, builder, limits, report)
+        yield builder.end()
+        if problem is not None:
+            _note(problem, segment, report)
+            break
+    yield builder.finish()
+
+
+def _replay(source: ByteSource, builder: SideFileBuilder, limits: Limits, report: ReadReport) -> SegmentError | None:
+    """Feed the intact entries at the start of a segment to the builder; what is wrong behind them."""
+    walk = SegmentWalk(source, 0, source.size, limits)
+    buffers = WindowBuffers()
+    for window in walk.windows(buffers):
+        damaged = np.flatnonzero(~crc_matches(window, np.arange(window.count)))
+        valid = int(damaged[0]) if len(damaged) else window.count
+        builder.add(window.fields[:, :valid])
+        report.kept_batches += valid
+        report.kept_bytes += int(window.fields[scan.SIZE, :valid].sum())
+        if valid < window.count:
+            return crc_error(window, valid)
+        buffers.give_back(window)
+    return walk.problem
+
+
+def _note(problem: SegmentError, segment: Segment, report: ReadReport) -> None:
+    if isinstance(problem, TornTail) and segment.is_newest:
+        report.end_at_tail(problem)
+    else:
+        report.drop(problem)

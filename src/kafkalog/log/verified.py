@@ -1,0 +1,155 @@
+"""The intact entries of a damaged segment that can be told from bytes inside a value (T-24).
+
+Anyone may send a value that holds whole batches with right checksums and likely offsets. If the header of the batch around it is
+damaged, the search for what follows comes upon them. So entries behind a damage count only if something speaks for their place:
+the lengths of the damaged entries before them lead there, those behind them lead on to the next intact entry or the end, or they
+reach farther than one batch can be long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkalog.errors import CorruptBatch, Limits, StorageError
+from kafkalog.format.batch import LOG_OVERHEAD, MAGIC_POSITION, MAX_MAGIC
+from kafkalog.format.message import MIN_MESSAGE_SIZE
+from kafkalog.kernels import scan
+from kafkalog.kernels.bytes import Ints
+from kafkalog.storage.store import ByteSource
+
+from .batches import BatchHeaders, read_batches
+from .partition import Partition, Segment
+from .reading import ReadOptions
+from .report import ReadReport
+
+DEFAULT_MAX_MESSAGE_BYTES = 1_048_588  # Kafka's max.message.bytes
+
+
+@dataclass(frozen=True)
+class Run:
+    """Entries of one file that follow each other there; `bases` are their first offsets, as far as they are known."""
+
+    file: str
+    fields: Ints
+    bases: NDArray[np.int64]
+    verified: bool = True
+
+    @property
+    def start(self) -> int:
+        return int(self.fields[scan.POSITION, 0])
+
+    @property
+    def stop(self) -> int:
+        return int(self.fields[scan.POSITION, -1] + self.fields[scan.SIZE, -1])
+
+    def cut_at(self, cuts: NDArray[np.bool_]) -> Iterator[Run]:
+        """Its parts; a cut lies between an entry and the next one."""
+        edges = [0, *(np.flatnonzero(cuts) + 1).tolist(), self.fields.shape[1]]
+        for start, stop in pairwise(edges):
+            yield replace(self, fields=self.fields[:, start:stop], bases=self.bases[start:stop])
+
+
+class VerifiedSegment:
+    """The runs of intact entries of one segment; those with nothing to speak for them are dropped, or marked if wanted."""
+
+    def __init__(self, partition: Partition, segment: Segment, limits: Limits, report: ReadReport, *, unverified: bool) -> None:
+        self.partition = replace(partition, segments=(segment,))
+        self.segment = segment
+        self.limits = limits
+        self.report = report
+        self.unverified = unverified
+        self.longest = DEFAULT_MAX_MESSAGE_BYTES
+        self.held: list[Run] = []
+        self.damage: int | None = None  # where the last entries that stand ended, if other bytes follow them
+
+    def runs(self) -> Iterator[Run]:
+        stop = self.segment.start_position
+        for headers in self._entries():
+            for run in _contiguous(headers):
+                self.longest = max(self.longest, int(run.fields[scan.SIZE].max()))
+                if run.start != stop:
+                    yield from self._decide(stop, run.start)
+                    self.damage = stop if self.damage is None else self.damage
+                    self.held.append(run)
+                    if self._chains(self.damage, run.start):
+                        yield from self._let_go()
+                elif self.held:
+                    self.held.append(run)
+                else:
+                    yield run
+                stop = run.stop
+                if self.damage is not None and stop - self.damage > self.longest:
+                    yield from self._let_go()
+        yield from self._decide(stop, None)
+
+    def _entries(self) -> Iterator[BatchHeaders]:
+        columns = frozenset({"crc_valid", "base_offset"})
+        options = ReadOptions(columns, on_damage="salvage", skip_io_errors=True, limits=self.limits)
+        return read_batches([self.partition], options, self.report)
+
+    def _decide(self, stop: int, following: int | None) -> Iterator[Run]:
+        """Held runs that end at `stop` stand if lengths lead on from there to the following intact entry, or to the end."""
+        if not self.held:
+            return
+        if self._chains(stop, following):
+            yield from self._let_go()
+        elif self.unverified:
+            self.held = [replace(run, verified=False) for run in self.held]
+            yield from self._let_go()
+        else:
+            for run in self.held:
+                self._drop(run)
+            self.held = []
+
+    def _let_go(self) -> Iterator[Run]:
+        yield from self.held
+        self.held = []
+        self.damage = None
+
+    def _chains(self, start: int, stop: int | None) -> bool:
+        """Whether the lengths of entries, intact or not, lead from one position to the other; None: to the end of the data."""
+        try:
+            with self.partition.open_log(self.segment) as source:
+                end = self.segment.stop_in(source)
+                return _follow_lengths(source, start, end if stop is None else stop, at_end=stop is None)
+        except StorageError:  # a length that cannot be read leads nowhere
+            return False
+
+    def _drop(self, run: Run) -> None:
+        self.report.kept_batches -= run.fields.shape[1]
+        self.report.kept_bytes -= run.stop - run.start
+        self.report.drop(
+            CorruptBatch(
+                "unverified",
+                file=run.file,
+                position=run.start,
+                length=run.stop - run.start,
+                base_offset=int(run.bases[0]),
+                last_offset=int(run.fields[scan.LAST_OFFSET, -1]),
+            )
+        )
+
+
+def _contiguous(headers: BatchHeaders) -> Iterator[Run]:
+    fields = headers.fields
+    bases = np.where(headers.base_offsets < 0, fields[scan.LAST_OFFSET], headers.base_offsets)
+    stops = fields[scan.POSITION] + fields[scan.SIZE]
+    return Run(headers.file, fields, bases).cut_at(fields[scan.POSITION, 1:] != stops[:-1])
+
+
+def _follow_lengths(source: ByteSource, position: int, stop: int, *, at_end: bool) -> bool:
+    """An entry that reaches beyond the end of the data was cut there, and zeros were never written: both are ends."""
+    while position < stop:
+        front = source.read(position, MAGIC_POSITION + 1)
+        length = int.from_bytes(front[8:LOG_OVERHEAD], "big", signed=True)
+        if at_end and not any(front):
+            return True
+        if len(front) <= MAGIC_POSITION or length < MIN_MESSAGE_SIZE or front[MAGIC_POSITION] > MAX_MAGIC:
+            return at_end and len(front) <= MAGIC_POSITION
+        position += LOG_OVERHEAD + length
+    return position == stop or at_end

@@ -1,0 +1,123 @@
+"""Build the `.index` and `.timeindex` of a segment from its headers, entry for entry as Kafka's own recovery does.
+
+Recovery adds an entry at the first batch that begins more than `index.interval.bytes` behind the last one indexed (at first,
+behind the start of the file). The offset entry names that batch's last offset; the time entry, written only when it would rise,
+the greatest timestamp so far and the last offset of the first batch that has it. The greatest of all comes last.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkalog.errors import CorruptBatch
+from kafkalog.format.index import encode_offset_index, encode_time_index
+from kafkalog.kernels import scan
+from kafkalog.kernels.bytes import Ints
+
+DEFAULT_INTERVAL_BYTES: Final = 4096
+NO_TIMESTAMP: Final = -1
+MAX_RELATIVE_OFFSET: Final = (1 << 31) - 1
+
+Column = NDArray[np.int64]
+NOTHING: Final[Column] = np.empty(0, np.int64)
+
+
+class IndexBuilder:
+    """Takes the headers of a segment's entries in file order, table by table; then hands out its two index files."""
+
+    def __init__(self, base_offset: int, interval_bytes: int = DEFAULT_INTERVAL_BYTES) -> None:
+        self.base_offset = base_offset
+        self.interval_bytes = interval_bytes
+        self.indexed_position = 0
+        self.greatest_timestamp = NO_TIMESTAMP
+        self.offset_of_greatest = -1
+        self.indexed_timestamp = NO_TIMESTAMP
+        self._offsets: list[tuple[Column, Column]] = []
+        self._times: list[tuple[Column, Column]] = []
+
+    def add(self, fields: Ints) -> None:
+        """Headers with their positions in the log that the index is for."""
+        if not fields.shape[1]:
+            return
+        lasts = fields[scan.LAST_OFFSET]
+        if int(lasts.max()) - self.base_offset > MAX_RELATIVE_OFFSET:
+            raise CorruptBatch(
+                "offset-range", expected=f"at most {MAX_RELATIVE_OFFSET} above {self.base_offset}", found=int(lasts.max())
+            )
+        rows = self._indexed_rows(fields[scan.POSITION])
+        greatest, offsets = self._running_maximum(fields[scan.MAX_TIMESTAMP], lasts)
+        self._offsets.append((lasts[rows], fields[scan.POSITION, rows]))
+        rising = rows[np.diff(greatest[rows], prepend=self.indexed_timestamp) > 0]
+        self._times.append((greatest[rising], offsets[rising]))
+        if len(rising):
+            self.indexed_timestamp = int(greatest[rising[-1]])
+
+    def _indexed_rows(self, positions: Column) -> Column:
+        known = positions.tolist()
+        rows = []
+        row = bisect_right(known, self.indexed_position + self.interval_bytes)
+        while row < len(known):
+            rows.append(row)
+            self.indexed_position = known[row]
+            row = bisect_right(known, self.indexed_position + self.interval_bytes, row)
+        return np.array(rows, np.int64)
+
+    def _running_maximum(self, timestamps: Column, lasts: Column) -> tuple[Column, Column]:
+        """For each row the greatest timestamp so far, and the last offset of the first entry that had it."""
+        greatest = np.maximum.accumulate(np.maximum(timestamps, self.greatest_timestamp))
+        rises = np.diff(greatest, prepend=self.greatest_timestamp) > 0
+        at = np.maximum.accumulate(np.where(rises, np.arange(len(lasts)), -1))
+        offsets = np.where(at >= 0, lasts[at], self.offset_of_greatest)
+        self.greatest_timestamp, self.offset_of_greatest = int(greatest[-1]), int(offsets[-1])
+        return greatest, offsets
+
+    def offset_index(self) -> bytes:
+        offsets, positions = _joined(self._offsets)
+        return encode_offset_index(offsets, positions, self.base_offset)
+
+    def time_index(self) -> bytes:
+        times, offsets = _joined(self._times)
+        if self.greatest_timestamp > self.indexed_timestamp:
+            times, offsets = np.append(times, self.greatest_timestamp), np.append(offsets, self.offset_of_greatest)
+        return encode_time_index(times, offsets, self.base_offset)
+
+
+def _joined(parts: list[tuple[Column, Column]]) -> tuple[Column, Column]:
+    if not parts:
+        return NOTHING, NOTHING
+    first, second = zip(*parts, strict=True)
+    return np.concatenate(first), np.concatenate(second)
+
+
+class IntervalBounds:
+    """What existing index files tell of the interval that they were written with: at least `lowest`, below `limit`."""
+
+    def __init__(self) -> None:
+        self.lowest = 0
+        self.limit = MAX_RELATIVE_OFFSET
+        self.seen = False
+
+    def narrow(self, positions: Column, indexed: NDArray[np.int32]) -> None:
+        """Take in where the entries of a log begin, and which of these its index has."""
+        stops = indexed[(indexed > 0) & (indexed <= positions[-1])].astype(np.int64)
+        if not len(stops) or not np.isin(stops, positions).all() or (np.diff(stops) <= 0).any():
+            return
+        starts = np.concatenate(([0], stops[:-1]))
+        before = positions[np.searchsorted(positions, stops) - 1]
+        self.lowest = max(self.lowest, int((before - starts).max()))
+        self.limit = min(self.limit, int((stops - starts).min()))
+        self.seen = True
+
+    def choose(self) -> int:
+        """The likeliest interval: the default, or the roundest number within the bounds; the default if nothing is."""
+        if self.lowest <= DEFAULT_INTERVAL_BYTES < self.limit or self.lowest >= self.limit:
+            return DEFAULT_INTERVAL_BYTES
+        for step in (1 << 20, 1 << 10, 1000, 100, 10):
+            rounded = -(-self.lowest // step) * step
+            if 0 < rounded < self.limit:
+                return rounded
+        return self.lowest

@@ -1,0 +1,156 @@
+"""The steps that writing is made of, as one small interface with two implementations.
+
+`LocalFs` is the real one. `simulated.SimulatedFs` keeps what a disk would keep, so that tests can cut its power after every step.
+Nothing here is durable by itself: `publish.py` puts the steps in the order that survives a crash, and is the only user of them.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Literal, Protocol
+
+PathKind = Literal["file", "folder", "other", "missing"]
+Buffer = bytes | bytearray | memoryview
+
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_OLD_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class NewFile(Protocol):
+    """A file that did not exist before."""
+
+    def write(self, data: Buffer) -> None:
+        """All of `data`, behind what was written before."""
+        ...
+
+    def sync(self) -> None:
+        """Make what was written durable. After an error nobody knows what is on the disk, so it is never called again."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Fs(Protocol):
+    """A file system for writing. Everything raises OSError."""
+
+    def create(self, path: str) -> NewFile:
+        """A new file; FileExistsError if there is anything at `path`."""
+        ...
+
+    def make_folder(self, path: str) -> None: ...
+
+    def rename(self, old: str, new: str) -> None:
+        """In one step, within one folder: a file takes the place of another, a folder only that of nothing or an empty one."""
+        ...
+
+    def link(self, old: str, new: str) -> None:
+        """A second name for a file, in the same folder."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """A file's name."""
+        ...
+
+    def remove_folder(self, path: str) -> None:
+        """An empty folder."""
+        ...
+
+    def sync_folder(self, path: str) -> None:
+        """Make the names in a folder durable."""
+        ...
+
+    def list(self, path: str) -> list[str]: ...
+
+    def kind(self, path: str) -> PathKind: ...
+
+    def read(self, path: str, position: int, size: int) -> bytes:
+        """Up to `size` bytes of a file, to hold what is there against what would be written."""
+        ...
+
+    def lock(self, folder: str) -> AbstractContextManager[None]:
+        """Hold a folder against every other writer of this kind; BlockingIOError if another one has it."""
+        ...
+
+
+class _LocalNewFile:
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def write(self, data: Buffer) -> None:
+        remaining = memoryview(data).cast("B")
+        while remaining:
+            remaining = remaining[os.write(self._descriptor, remaining) :]
+
+    def sync(self) -> None:
+        os.fsync(self._descriptor)
+
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+class LocalFs:
+    """The file system of this machine."""
+
+    def create(self, path: str) -> NewFile:
+        return _LocalNewFile(os.open(path, _NEW_FILE, 0o666))
+
+    def make_folder(self, path: str) -> None:
+        os.mkdir(path)
+
+    def rename(self, old: str, new: str) -> None:
+        os.rename(old, new)
+
+    def link(self, old: str, new: str) -> None:
+        os.link(old, new, follow_symlinks=False)
+
+    def remove(self, path: str) -> None:
+        os.unlink(path)
+
+    def remove_folder(self, path: str) -> None:
+        os.rmdir(path)
+
+    def sync_folder(self, path: str) -> None:
+        descriptor = os.open(path, _FOLDER)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def list(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def kind(self, path: str) -> PathKind:
+        try:
+            mode = os.lstat(path).st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            return "missing"
+        if stat.S_ISREG(mode):
+            return "file"
+        return "folder" if stat.S_ISDIR(mode) else "other"
+
+    def read(self, path: str, position: int, size: int) -> bytes:
+        descriptor = os.open(path, _OLD_FILE)
+        try:
+            return os.pread(descriptor, size, position)
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def lock(self, folder: str) -> Iterator[None]:
+        """The lock goes with the process, so one that was killed holds nothing."""
+        descriptor = os.open(folder, _FOLDER)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not os.path.samestat(os.fstat(descriptor), os.lstat(folder)):  # published or removed while we came
+                raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK), folder)
+            yield
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,168 @@
+"""Write so that a crash at any moment leaves the old or the new, never a mix: the one way in which kafkalog writes to a disk.
+
+A file is written under another name beside its place, made durable, renamed, and its folder made durable. A folder of files is
+filled beside its place and appears with one rename. What a crash leaves behind is named `.<name>.inprogress`, is never read, and
+is removed by the next run for the same target: a lock tells whether somebody is still writing there.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from types import TracebackType
+from typing import Self
+
+from kafkalog.errors import StorageError
+
+from .fs import Buffer, Fs
+
+UNFINISHED = ".inprogress"
+
+_HINTS = {
+    errno.ENOSPC: "free some space, or write to another disk",
+    errno.EDQUOT: "the quota is used up; write to another place",
+    errno.EFBIG: "the limit for the size of a file is reached (`ulimit -f`, or the file system's)",
+    errno.EACCES: "choose a folder that you may write to",
+    errno.EPERM: "choose a folder that you may write to",
+    errno.EROFS: "mounted read-only; write to another place",
+    errno.EIO: "the device could not write: check the disk",
+    errno.EXDEV: "on two file systems; write to a folder on one",
+}
+
+
+def unfinished_path(path: str) -> str:
+    """Where what becomes `path` is kept until it is complete."""
+    folder, name = os.path.split(path)
+    return os.path.join(folder, f".{name[:200]}{UNFINISHED}")
+
+
+@contextmanager
+def writing(path: str, action: str = "cannot write") -> Iterator[None]:
+    """Failures inside become a StorageError that names `path`."""
+    try:
+        yield
+    except StorageError:
+        raise
+    except OSError as error:
+        hint = _HINTS.get(error.errno or 0)
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        failure = StorageError(f"{path}: {action}: {reason}" + (f"; {hint}" if hint else ""), file=path)
+        failure.errno = error.errno
+        raise failure from error
+
+
+def make_folders(fs: Fs, path: str) -> None:
+    """`path` and the folders above it that are missing, each durable before the next."""
+    kind = fs.kind(path)
+    if kind not in ("folder", "missing"):
+        with writing(path, "cannot make this folder"):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+    if kind == "folder":
+        return
+    make_folders(fs, os.path.dirname(path))
+    with writing(path, "cannot make this folder"):
+        fs.make_folder(path)
+        fs.sync_folder(os.path.dirname(path))
+
+
+def replace_file(fs: Fs, path: str, parts: Iterable[Buffer]) -> None:
+    """The file of these parts, in one step in the place of what was at `path`; it stays there once its folder is synced.
+
+    The caller holds a lock against other writers.
+    """
+    temporary = unfinished_path(path)
+    with writing(path):
+        with suppress(FileNotFoundError):
+            fs.remove(temporary)
+        try:
+            _write(fs, temporary, parts)
+            fs.rename(temporary, path)
+        except BaseException:
+            with suppress(OSError):
+                fs.remove(temporary)
+            raise
+
+
+def publish_files(fs: Fs, folder: str, files: Mapping[str, Iterable[Buffer]]) -> None:
+    """Files of one folder, complete and durable."""
+    for name, parts in files.items():
+        replace_file(fs, os.path.join(folder, name), parts)
+    sync_names(fs, folder)
+
+
+def _write(fs: Fs, path: str, parts: Iterable[Buffer]) -> None:
+    file = fs.create(path)
+    try:
+        for part in parts:
+            file.write(part)
+        file.sync()
+    finally:
+        file.close()
+
+
+def holds(fs: Fs, path: str, parts: Iterable[Buffer]) -> bool:
+    """Whether the file at `path` has exactly these bytes already."""
+    if fs.kind(path) != "file":
+        return False
+    position = 0
+    for part in parts:
+        if fs.read(path, position, len(part)) != part:
+            return False
+        position += len(part)
+    return not fs.read(path, position, 1)
+
+
+def sync_names(fs: Fs, folder: str) -> None:
+    """Make durable which names are in `folder`."""
+    with writing(folder, "what was written there is complete, but may not stay: outcome unknown, run again"):
+        fs.sync_folder(folder)
+
+
+class StagedFolder:
+    """A new folder, filled out of sight. `publish` lets it appear, complete and durable; without it nothing stays."""
+
+    def __init__(self, fs: Fs, target: str) -> None:
+        self.fs = fs
+        self.target = target
+        self.staging = unfinished_path(target)
+        self.published = False
+        self._held = ExitStack()
+
+    def __enter__(self) -> Self:
+        make_folders(self.fs, os.path.dirname(self.target))
+        with writing(self.target):
+            with suppress(FileExistsError):
+                self.fs.make_folder(self.staging)
+            try:
+                self._held.enter_context(self.fs.lock(self.staging))
+            except BlockingIOError as error:
+                raise StorageError(f"{self.target}: another process is writing it; wait for it", file=self.target) from error
+            self._clear()  # what a run that was killed left behind
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        try:
+            if not self.published:
+                with suppress(OSError):
+                    self._clear()
+                    self.fs.remove_folder(self.staging)
+        finally:
+            self._held.close()
+
+    def _clear(self) -> None:
+        for name in self.fs.list(self.staging):
+            self.fs.remove(os.path.join(self.staging, name))
+
+    def write(self, name: str, parts: Iterable[Buffer]) -> None:
+        """A file of the folder."""
+        with writing(os.path.join(self.target, name)):
+            _write(self.fs, os.path.join(self.staging, name), parts)
+
+    def publish(self) -> None:
+        with writing(self.target):
+            self.fs.sync_folder(self.staging)
+            self.fs.rename(self.staging, self.target)
+        self.published = True
+        sync_names(self.fs, os.path.dirname(self.target))

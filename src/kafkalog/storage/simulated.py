@@ -1,0 +1,249 @@
+"""A file system in memory that loses what a power cut may lose: the twin of `LocalFs` for tests.
+
+What a disk promises is little. Bytes of a file are there after the file was synced; before that any part of them may be missing,
+or be zeros. Names in a folder are there after the folder was synced; before that each change of them may have happened or not, in
+any combination. `images` lists the states in which the disk may be found.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from .fs import Buffer, NewFile, PathKind
+
+SECTOR = 512
+ALL_SUBSETS_UP_TO = 6  # changes of names; of more, every prefix and every one left out
+Files = dict[str, bytes]
+
+
+@dataclass
+class _File:
+    content: bytearray = field(default_factory=bytearray)
+    durable: bytes = b""
+
+    def found(self, fate: str) -> bytes:
+        """The bytes after a power cut, in one of the ways it may go."""
+        lost = len(self.content) - len(self.durable)
+        if not lost or fate == "kept":
+            return bytes(self.content)
+        if fate == "lost":
+            return self.durable
+        if fate == "zeros":
+            return self.durable + bytes(lost)
+        return bytes(self.content[: len(self.durable) + lost // 2 // SECTOR * SECTOR + 1])
+
+
+FATES = ("kept", "lost", "zeros", "torn")
+
+
+@dataclass
+class _Folder:
+    names: dict[str, _File | _Folder] = field(default_factory=dict)
+    durable: dict[str, _File | _Folder] = field(default_factory=dict)
+    pending: list[dict[str, _File | _Folder | None]] = field(default_factory=list)
+
+    def change(self, **changed: _File | _Folder | None) -> None:
+        """Names that change in one step; None: the name goes."""
+        self.pending.append(changed)
+        _apply(self.names, changed)
+
+    def sync(self) -> None:
+        self.durable = dict(self.names)
+        self.pending.clear()
+
+    def found(self) -> Iterator[dict[str, _File | _Folder]]:
+        """The names after a power cut, in every way it may go."""
+        for kept in _subsets(len(self.pending)):
+            names = dict(self.durable)
+            for number in kept:
+                _apply(names, self.pending[number])
+            yield names
+
+
+def _apply(names: dict[str, _File | _Folder], changed: dict[str, _File | _Folder | None]) -> None:
+    for name, entry in changed.items():
+        if entry is None:
+            names.pop(name, None)
+        else:
+            names[name] = entry
+
+
+def _subsets(count: int) -> Iterator[tuple[int, ...]]:
+    everything = tuple(range(count))
+    if count <= ALL_SUBSETS_UP_TO:
+        for size in range(count + 1):
+            yield from itertools.combinations(everything, size)
+        return
+    yield from (everything[:size] for size in range(count + 1))
+    yield from (everything[:gone] + everything[gone + 1 :] for gone in range(count))
+
+
+class _SimulatedNewFile:
+    def __init__(self, fs: SimulatedFs, file: _File, path: str) -> None:
+        self.fs = fs
+        self.file = file
+        self.path = path
+
+    def write(self, data: Buffer) -> None:
+        self.fs.step("write", self.path)
+        self.file.content += memoryview(data).cast("B")
+
+    def sync(self) -> None:
+        if self.fs.step("sync", self.path):
+            self.file.durable = bytes(self.file.content)
+
+    def close(self) -> None:
+        self.fs.step("close", self.path)
+
+
+class SimulatedFs:
+    """Folders and files in memory, at first these, durable. `watch` is called before each step with its number, name and path.
+
+    It may raise OSError in place of the step; if it returns False, a sync says that it is done and does nothing.
+    """
+
+    def __init__(self, files: Files | None = None, watch: Callable[[int, str, str], bool | None] | None = None) -> None:
+        self.root = _Folder()
+        self.steps = 0
+        self.watch = watch
+        for path, content in (files or {}).items():
+            folder = self._make_all(os.path.dirname(path))
+            folder.names[os.path.basename(path)] = folder.durable[os.path.basename(path)] = _File(bytearray(content), content)
+
+    def _make_all(self, path: str) -> _Folder:
+        folder = self.root
+        for name in path.strip("/").split("/") if path.strip("/") else ():
+            if name not in folder.names:
+                folder.names[name] = folder.durable[name] = _Folder()
+            below = folder.names[name]
+            assert isinstance(below, _Folder)
+            folder = below
+        return folder
+
+    def step(self, action: str, path: str) -> bool:
+        self.steps += 1
+        return self.watch is None or self.watch(self.steps, action, path) is not False
+
+    def _find(self, path: str) -> _File | _Folder | None:
+        entry: _File | _Folder | None = self.root
+        for name in path.strip("/").split("/") if path.strip("/") else ():
+            entry = entry.names.get(name) if isinstance(entry, _Folder) else None
+        return entry
+
+    def _folder(self, path: str) -> _Folder:
+        entry = self._find(path)
+        if not isinstance(entry, _Folder):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return entry
+
+    def _entry(self, path: str) -> _File | _Folder:
+        entry = self._find(path)
+        if entry is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return entry
+
+    def _add(self, path: str, entry: _File | _Folder) -> None:
+        if self._find(path) is not None:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+        self._folder(os.path.dirname(path)).change(**{os.path.basename(path): entry})
+
+    def create(self, path: str) -> NewFile:
+        self.step("create", path)
+        file = _File()
+        self._add(path, file)
+        return _SimulatedNewFile(self, file, path)
+
+    def make_folder(self, path: str) -> None:
+        self.step("make_folder", path)
+        self._add(path, _Folder())
+
+    def rename(self, old: str, new: str) -> None:
+        self.step("rename", new)
+        assert os.path.dirname(old) == os.path.dirname(new), "a rename between folders is not one step on every disk"
+        there = self._find(new)
+        if isinstance(there, _Folder) and there.names:
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), new)
+        names = {os.path.basename(old): None, os.path.basename(new): self._entry(old)}
+        self._folder(os.path.dirname(old)).change(**names)
+
+    def link(self, old: str, new: str) -> None:
+        self.step("link", new)
+        self._add(new, self._entry(old))
+
+    def remove(self, path: str) -> None:
+        self.step("remove", path)
+        self._entry(path)
+        self._folder(os.path.dirname(path)).change(**{os.path.basename(path): None})
+
+    def remove_folder(self, path: str) -> None:
+        self.step("remove_folder", path)
+        if self._folder(path).names:
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), path)
+        self._folder(os.path.dirname(path)).change(**{os.path.basename(path): None})
+
+    def sync_folder(self, path: str) -> None:
+        folder = self._folder(path)
+        if self.step("sync_folder", path):
+            folder.sync()
+
+    def list(self, path: str) -> list[str]:
+        return sorted(self._folder(path).names)
+
+    def kind(self, path: str) -> PathKind:
+        entry = self._find(path)
+        if entry is None:
+            return "missing"
+        return "folder" if isinstance(entry, _Folder) else "file"
+
+    def read(self, path: str, position: int, size: int) -> bytes:
+        file = self._entry(path)
+        assert isinstance(file, _File)
+        return bytes(file.content[position : position + size])
+
+    @contextmanager
+    def lock(self, folder: str) -> Iterator[None]:
+        self._folder(folder)
+        yield
+
+    def files(self) -> Files:
+        """Every file as a running program sees it."""
+        return dict(_walk("", self.root, lambda folder: folder.names, "kept"))
+
+    def images(self) -> Iterator[Files]:
+        """Every state in which the files may be found after a power cut now, as far as it is told apart here."""
+        for fate in FATES:
+            for names in _choices(self.root):
+                yield dict(_walk("", self.root, lambda folder, names=names: names[id(folder)], fate))  # type: ignore[misc]
+
+
+def _walk(
+    path: str, folder: _Folder, names_of: Callable[[_Folder], dict[str, _File | _Folder]], fate: str
+) -> Iterator[tuple[str, bytes]]:
+    for name, entry in names_of(folder).items():
+        if isinstance(entry, _File):
+            yield f"{path}/{name}", entry.found(fate)
+        else:
+            yield from _walk(f"{path}/{name}", entry, names_of, fate)
+
+
+def _choices(root: _Folder) -> Iterator[dict[int, dict[str, _File | _Folder]]]:
+    """Each way in which the names of all folders may be found, by folder."""
+    folders = list(_all_folders(root, set()))
+    for found in itertools.product(*(list(folder.found()) for folder in folders)):
+        yield {id(folder): names for folder, names in zip(folders, found, strict=True)}
+
+
+def _all_folders(folder: _Folder, seen: set[int]) -> Iterator[_Folder]:
+    """Also those that have no name any more, or not yet one for certain."""
+    if id(folder) in seen:
+        return
+    seen.add(id(folder))
+    yield folder
+    for entry in [*folder.names.values(), *folder.durable.values(), *(e for change in folder.pending for e in change.values())]:
+        if isinstance(entry, _Folder):
+            yield from _all_folders(entry, seen)

@@ -1,0 +1,65 @@
+"""Where the files of a task go: a new folder, nowhere in a dry run, or a folder that has them already."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from kafkalog.errors import UsageError
+from kafkalog.format import names
+from kafkalog.log.partition import Partition
+from kafkalog.storage.fs import Buffer, Fs
+from kafkalog.storage.publish import holds, writing
+
+from .partitions import PathLike
+
+Progress = Callable[[int], None]  # told how many more bytes are done
+
+
+class Output(Protocol):
+    """Where the files of the partition go."""
+
+    def write(self, name: str, parts: Iterable[Buffer]) -> None: ...
+
+
+class Nowhere:
+    """For a dry run."""
+
+    def write(self, name: str, parts: Iterable[Buffer]) -> None:
+        """Nothing: only the count is wanted."""
+
+
+class Comparison:
+    """Holds what would be written against a folder that is there."""
+
+    def __init__(self, fs: Fs, folder: str) -> None:
+        self.fs = fs
+        self.folder = folder
+        self.seen: set[str] = set()
+        self.differs = False
+
+    def write(self, name: str, parts: Iterable[Buffer]) -> None:
+        self.seen.add(name)
+        if not self.differs:
+            self.differs = not holds(self.fs, os.path.join(self.folder, name), parts)
+
+    def require_same(self) -> None:
+        with writing(self.folder, "cannot be compared"):
+            same = not self.differs and self.seen == set(self.fs.list(self.folder))
+        if not same:
+            raise UsageError(f"{self.folder}: is there already and holds something else; choose another --out, or move it away")
+
+
+def output_folder(out: PathLike) -> str:
+    """`out` as an absolute path; UsageError for a broker's log directory: it would not start over what a crash of ours leaves."""
+    folder = os.path.abspath(os.fsdecode(out))
+    if os.path.exists(os.path.join(folder, names.META_PROPERTIES)):
+        raise UsageError(f"--out {folder}: the log directory of a broker; write elsewhere, and move the complete partition there")
+    return folder
+
+
+def folder_name(partition: Partition) -> str:
+    if partition.partition < 0:
+        return partition.topic
+    return names.partition_folder_name(partition.topic, partition.partition)

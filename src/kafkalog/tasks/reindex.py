@@ -1,0 +1,210 @@
+"""Index files, producer snapshots and leader epochs rebuilt from the log, as a broker's recovery would leave them.
+
+In place, each file changes in one step, the broker is kept out by its own lock, and the clean-shutdown marker goes first, so that
+the next broker looks at everything again. What was there stays beside as `<name>.broken-<time>`, which brokers do not look at.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from kafkalog.errors import Limits, StorageError, UsageError
+from kafkalog.format import names
+from kafkalog.log.partition import Partition
+from kafkalog.log.rebuild import Files, RebuildOptions, rebuild
+from kafkalog.log.report import ReadReport
+from kafkalog.storage.fs import Fs, LocalFs
+from kafkalog.storage.local import LocalStore
+from kafkalog.storage.lock import broker_lock
+from kafkalog.storage.publish import StagedFolder, holds, replace_file, sync_names, writing
+
+from .output import Comparison, Progress, folder_name, output_folder
+from .partitions import PathLike, chosen_partitions, find_index_interval
+
+LOG_DIRECTORY_FILES = (names.META_PROPERTIES, names.LOCK, *names.OFFSET_CHECKPOINTS)
+
+
+@dataclass
+class ReindexResult:
+    """What became of one partition's files. In a dry run `changed` and `removed` are what would be."""
+
+    topic: str
+    partition: int
+    folder: str
+    index_interval_bytes: int
+    changed: list[str] = field(default_factory=list)
+    unchanged: list[str] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    kept_aside: list[str] = field(default_factory=list)
+    report: ReadReport = field(default_factory=ReadReport)
+    state: str = "not written"
+
+
+@dataclass(frozen=True)
+class ReindexOptions:
+    """Where to, and for which broker. Without `index_interval_bytes` it is taken from the index files that are there."""
+
+    out: PathLike | None = None
+    dry_run: bool = False
+    discard: bool = False
+    index_interval_bytes: int | None = None
+    broker: RebuildOptions = field(default_factory=RebuildOptions)
+    limits: Limits = field(default_factory=Limits)
+
+
+def reindex(
+    path: PathLike,
+    options: ReindexOptions,
+    *,
+    topics: Sequence[str] | None = None,
+    partitions: Sequence[int] | None = None,
+    fs: Fs | None = None,
+    progress: Progress | None = None,
+) -> Iterator[ReindexResult]:
+    """Rebuild what stands beside the logs of the partitions at `path`: in place, or without the logs below `options.out`."""
+    for partition in chosen_partitions(path, topics, partitions):
+        if partition.file is not None:
+            raise UsageError(f"{partition.file}: give the partition's folder; its files are rebuilt together")
+        yield reindex_partition(partition, options, fs or LocalFs(), progress)
+
+
+def reindex_partition(partition: Partition, options: ReindexOptions, fs: Fs, progress: Progress | None = None) -> ReindexResult:
+    interval = options.index_interval_bytes or find_index_interval(partition, options.limits)
+    result = ReindexResult(partition.topic, partition.partition, partition.folder, interval)
+    files = _rebuilt(partition, replace(options.broker, index_interval_bytes=interval), options.limits, result, progress)
+    if options.out is not None:
+        result.folder = os.path.join(output_folder(options.out), folder_name(partition))
+        _write_folder(result, files, fs, options)
+    else:
+        if isinstance(fs, LocalFs) and not isinstance(partition.store, LocalStore):
+            raise UsageError(f"{partition.folder}: only local folders can be changed in place; give --out")
+        _change_in_place(partition, result, files, fs, options)
+    return result
+
+
+def _rebuilt(
+    partition: Partition, broker: RebuildOptions, limits: Limits, result: ReindexResult, progress: Progress | None
+) -> Iterator[Files]:
+    done = 0
+    for files in rebuild(partition, broker, limits, result.report):
+        if progress is not None:
+            progress(result.report.kept_bytes - done)
+            done = result.report.kept_bytes
+        yield files
+
+
+def _write_folder(result: ReindexResult, files: Iterator[Files], fs: Fs, options: ReindexOptions) -> None:
+    if options.dry_run:
+        result.changed = [name for some in files for name in some]
+        return
+    if fs.kind(result.folder) != "missing":
+        comparison = Comparison(fs, result.folder)
+        for name, content in _each(files):
+            comparison.write(name, [content])
+        comparison.require_same()
+        result.unchanged, result.state = sorted(comparison.seen), "already there"
+        return
+    with StagedFolder(fs, result.folder) as staged:
+        for name, content in _each(files):
+            staged.write(name, [content])
+            result.changed.append(name)
+        staged.publish()
+    result.state = "written"
+
+
+def _each(files: Iterator[Files]) -> Iterator[tuple[str, bytes]]:
+    for some in files:
+        yield from some.items()
+
+
+def _change_in_place(
+    partition: Partition, result: ReindexResult, files: Iterator[Files], fs: Fs, options: ReindexOptions
+) -> None:
+    with ExitStack() as held:
+        log_directory = os.path.dirname(partition.folder)
+        is_log_directory = any(fs.kind(os.path.join(log_directory, name)) != "missing" for name in LOG_DIRECTORY_FILES)
+        if not options.dry_run:
+            if is_log_directory and isinstance(fs, LocalFs):
+                held.enter_context(broker_lock(log_directory))
+            try:
+                held.enter_context(fs.lock(partition.folder))
+            except BlockingIOError as error:
+                raise StorageError(f"{partition.folder}: another kafkalog is writing here; wait for it") from error
+        place = _Place(partition, result, fs, options)
+        for some in files:
+            place.put(some)
+        place.remove_stale()
+        place.settle()
+    if not options.dry_run:
+        result.state = "written" if result.changed or result.removed else "already there"
+
+
+class _Place:
+    """The folder of a partition, changed file by file."""
+
+    def __init__(self, partition: Partition, result: ReindexResult, fs: Fs, options: ReindexOptions) -> None:
+        self.partition = partition
+        self.folder = partition.folder
+        self.result = result
+        self.fs = fs
+        self.options = options
+        self.stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")  # names copies kept aside, decides nothing
+        self.marker_removed = False
+
+    def put(self, files: Files) -> None:
+        wrong = {name: content for name, content in files.items() if not holds(self.fs, self._path(name), [content])}
+        self.result.unchanged += [name for name in files if name not in wrong]
+        self.result.changed += wrong
+        if wrong and not self.options.dry_run:
+            self._before_change(wrong)
+            for name, content in wrong.items():
+                replace_file(self.fs, self._path(name), [content])
+
+    def remove_stale(self) -> None:
+        """Snapshots that recovery would not write, and transaction indexes with nothing to hold, if no damage ended it."""
+        if self.result.report.dropped:
+            return
+        written = {*self.result.changed, *self.result.unchanged}
+        stale = {os.path.basename(stored.path): stored.kind for stored in self.partition.files if not stored.suffix}
+        self.put({name: b"" for name, kind in stale.items() if kind == "txnindex" and name not in written})  # as recovery does
+        snapshots = [name for name, kind in stale.items() if kind == "snapshot" and name not in written]
+        self.result.removed += snapshots
+        if snapshots and not self.options.dry_run:
+            self._before_change(snapshots)
+            for name in snapshots:
+                with writing(self._path(name), "cannot remove"):
+                    self.fs.remove(self._path(name))
+
+    def settle(self) -> None:
+        if not self.options.dry_run and (self.result.changed or self.result.removed):
+            sync_names(self.fs, self.folder)
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self.folder, name)
+
+    def _before_change(self, changing: Iterable[str]) -> None:
+        """Without its marker the next broker trusts nothing, whatever becomes of us; and what was there gets a second name."""
+        if not self.marker_removed:
+            self._remove_marker()
+        there = [name for name in changing if self.fs.kind(self._path(name)) != "missing"]
+        if self.options.discard or not there:
+            return
+        for name in there:
+            aside = f"{name}.broken-{self.stamp}"
+            with writing(self._path(aside), "cannot keep a copy"), suppress(FileExistsError):
+                self.fs.link(self._path(name), self._path(aside))
+            self.result.kept_aside.append(aside)
+        sync_names(self.fs, self.folder)
+
+    def _remove_marker(self) -> None:
+        log_directory = os.path.dirname(self.folder)
+        marker = os.path.join(log_directory, names.CLEAN_SHUTDOWN)
+        if self.fs.kind(marker) == "file":
+            with writing(marker, "cannot remove"):
+                self.fs.remove(marker)
+            sync_names(self.fs, log_directory)
+        self.marker_removed = True

@@ -1,0 +1,248 @@
+"""A clean partition out of damaged ones: every intact batch with its bytes and offsets, and fresh files beside the logs.
+
+The source is only read. The partition appears under its name complete or not at all, and a journal beside it, written first,
+lists every byte range that was left out, what was filled from where, and which offsets are lost.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kafkalog.errors import KafkaLogError, SegmentChanged, UsageError
+from kafkalog.format import batch, names
+from kafkalog.format.checkpoint import decode_partition_metadata
+from kafkalog.kernels import scan
+from kafkalog.log.partition import SMALL_FILE, Partition, Segment
+from kafkalog.log.rebuild import RebuildOptions, SideFileBuilder
+from kafkalog.log.replicas import Kept, Lost, MergeOptions, SalvagedLog, newest_first
+from kafkalog.segment.build import MAX_RELATIVE_OFFSET
+from kafkalog.storage.fs import Fs, LocalFs
+from kafkalog.storage.publish import StagedFolder, publish_files
+from kafkalog.storage.store import ByteSource
+
+from .journal import SalvageResult, Taken, journal_files, note_taken
+from .output import Comparison, Nowhere, Output, Progress, folder_name, output_folder
+from .partitions import PathLike, chosen_partitions, find_index_interval, replicas_by_partition
+
+COPY_BYTES = 4 << 20
+MAX_LOG_BYTES = (1 << 31) - 1
+
+
+@dataclass(frozen=True)
+class SalvageOptions:
+    """How to salvage. Without `index_interval_bytes` it is taken from the index files that are there."""
+
+    dry_run: bool = False
+    index_interval_bytes: int | None = None
+    merge: MergeOptions = field(default_factory=MergeOptions)
+
+
+def salvage(
+    paths: Sequence[PathLike],
+    out: PathLike,
+    options: SalvageOptions | None = None,
+    *,
+    topics: Sequence[str] | None = None,
+    partitions: Sequence[int] | None = None,
+    fs: Fs | None = None,
+    progress: Progress | None = None,
+) -> Iterator[SalvageResult]:
+    """Salvage the partitions at `paths` into folders below `out`; those of one topic and number are replicas of each other."""
+    found = [partition for path in paths for partition in chosen_partitions(path, topics, partitions)]
+    groups = replicas_by_partition(found)
+    target = output_folder(out)
+    for group in groups:
+        folder = os.path.join(target, folder_name(group[0]))
+        yield salvage_partition(group, folder, options, fs=fs, progress=progress)
+
+
+def salvage_partition(
+    replicas: Sequence[Partition],
+    folder: str,
+    options: SalvageOptions | None = None,
+    *,
+    fs: Fs | None = None,
+    progress: Progress | None = None,
+) -> SalvageResult:
+    """One partition as the new folder `folder`; UsageError if something else is there already."""
+    options = options or SalvageOptions()
+    fs = fs or LocalFs()
+    _refuse_own_folder(replicas, folder)
+    work = _Salvage(newest_first(replicas, options.merge.limits), folder, options, progress)
+    if options.dry_run:
+        return work.run(Nowhere())
+    if fs.kind(folder) == "missing":
+        return work.write(fs)
+    comparison = Comparison(fs, folder)
+    result = work.run(comparison)
+    comparison.require_same()
+    result.state = "already there"
+    return result
+
+
+def _refuse_own_folder(replicas: Sequence[Partition], folder: str) -> None:
+    for replica in replicas:
+        if f"{os.path.realpath(folder)}/".startswith(f"{os.path.realpath(replica.folder)}/"):
+            raise UsageError(f"--out: {folder} is what is to be salvaged; it is never written to, choose another folder")
+    metadata = {content for replica in replicas if (content := _metadata(replica)) is not None}
+    if len(metadata) > 1:
+        folders = ", ".join(replica.folder for replica in replicas)
+        raise UsageError(f"not replicas of one partition, their topic ids differ: {folders}")
+
+
+class _Salvage:
+    def __init__(self, replicas: Sequence[Partition], folder: str, options: SalvageOptions, progress: Progress | None) -> None:
+        self.primary = replicas[0]
+        self.replicas = replicas
+        self.options = options
+        self.progress = progress or (lambda size: None)
+        sources = [replica.file or replica.folder for replica in replicas]
+        start = self.primary.log_start_offset
+        self.result = SalvageResult(self.primary.topic, self.primary.partition, sources, folder, log_start_offset=start)
+
+    def write(self, fs: Fs) -> SalvageResult:
+        result = self.result
+        with StagedFolder(fs, result.folder) as staged:
+            self.run(staged)
+            publish_files(fs, os.path.dirname(result.folder), journal_files(result))
+            staged.publish()
+        result.state = "written"
+        return result
+
+    def run(self, output: Output) -> SalvageResult:
+        interval = self.options.index_interval_bytes or find_index_interval(self.primary, self.options.merge.limits)
+        log = SalvagedLog(self.replicas, self.options.merge, self.result.report)
+        builder = SideFileBuilder(RebuildOptions(interval), epochs=self.primary.epochs)
+        for segment in self.primary.segments:
+            self._take_segment(segment, log, builder, output)
+        metadata = next((content for replica in self.replicas if (content := _metadata(replica)) is not None), None)
+        for name, content in {**builder.finish(), **({names.PARTITION_METADATA: metadata} if metadata else {})}.items():
+            output.write(name, [content])
+        self.result.end_offset = builder.end_offset
+        return self.result
+
+    def _take_segment(self, segment: Segment, log: SalvagedLog, builder: SideFileBuilder, output: Output) -> None:
+        new = _NewSegment(builder, segment.base_offset)
+        for piece in log.pieces(segment):
+            if isinstance(piece, Lost):
+                self.result.lost.append(piece)
+                continue
+            if new.is_full_for(piece):
+                self._put(new, output)
+                new = _NewSegment(builder, piece.first_offset)
+            new.add(piece)
+            self._count(piece)
+        if segment.is_newest:
+            new.begin(0)  # even an empty one tells where the log goes on
+        self._put(new, output)
+
+    def _put(self, new: _NewSegment, output: Output) -> None:
+        if new.files is None:
+            return
+        self.result.segment_count += 1
+        output.write(names.segment_file_name(new.base_offset), _copied(new.ranges))
+        for name, content in {**new.files, **new.builder.end()}.items():
+            output.write(name, [content])
+
+    def _count(self, piece: Kept) -> None:
+        result, fields = self.result, piece.run.fields
+        size = piece.run.stop - piece.run.start
+        if result.first_offset is None:
+            result.first_offset = piece.first_offset
+        result.kept_batches += fields.shape[1]
+        result.kept_bytes += size
+        old = fields[scan.MAGIC] < 2
+        if result.kept_records is not None:
+            control = ~old & (fields[scan.ATTRIBUTES] & batch.CONTROL != 0)
+            counts = np.where(old, 1, np.where(control, 0, fields[scan.COUNT]))
+            wrappers = old & (fields[scan.ATTRIBUTES] & batch.CODEC_MASK != 0)
+            result.kept_records = None if wrappers.any() else result.kept_records + int(counts.sum())
+        taken = Taken(piece.run.file, piece.run.start, size, piece.first_offset, piece.last_offset)
+        if piece.filled:
+            note_taken(result.filled, taken)
+        if not piece.run.verified:
+            note_taken(result.unverified, taken)
+        self.progress(size)
+
+
+class _NewSegment:
+    """A segment of the output while its pieces come: the ranges to copy into its log, and what stands beside it."""
+
+    def __init__(self, builder: SideFileBuilder, base_offset: int) -> None:
+        self.builder = builder
+        self.base_offset = base_offset
+        self.size = 0
+        self.ranges: list[_Range] = []
+        self.files: dict[str, bytes] | None = None  # None: nothing has come, so it is not made
+
+    def is_full_for(self, piece: Kept) -> bool:
+        """Whether a filled hole makes it larger than a log file or its index can be."""
+        too_large = self.size + piece.run.stop - piece.run.start > MAX_LOG_BYTES
+        return self.size > 0 and (too_large or piece.last_offset - self.base_offset > MAX_RELATIVE_OFFSET)
+
+    def begin(self, first_offset: int) -> None:
+        if self.files is None:
+            self.base_offset = self.base_offset if self.base_offset >= 0 else first_offset
+            self.files = self.builder.begin(self.base_offset)
+
+    def add(self, piece: Kept) -> None:
+        self.begin(piece.first_offset)
+        fields = piece.run.fields.copy()
+        sizes = fields[scan.SIZE]
+        fields[scan.POSITION] = self.size + np.cumsum(sizes) - sizes
+        self.builder.add(fields)
+        self.size += int(sizes.sum())
+        _extend(self.ranges, _Range(piece.partition, piece.run.file, piece.run.start, piece.run.stop))
+
+
+@dataclass(frozen=True)
+class _Range:
+    partition: Partition
+    file: str
+    start: int
+    stop: int
+
+
+def _extend(ranges: list[_Range], added: _Range) -> None:
+    last = ranges[-1] if ranges else None
+    if last is not None and last.file == added.file and last.stop == added.start:
+        ranges[-1] = _Range(last.partition, last.file, last.start, added.stop)
+    else:
+        ranges.append(added)
+
+
+def _copied(ranges: Iterable[_Range]) -> Iterator[memoryview]:
+    """The bytes of these ranges, as they are stored."""
+    buffer = memoryview(bytearray(COPY_BYTES))
+    for part in ranges:
+        with part.partition.store.open(part.file) as source:
+            _require_unchanged(part, source)
+            for position in range(part.start, part.stop, COPY_BYTES):
+                chunk = buffer[: min(COPY_BYTES, part.stop - position)]
+                if source.read_into(position, chunk) < len(chunk):
+                    found = f"{source.size} bytes"
+                    raise SegmentChanged("changed", file=part.file, position=position, expected=f"{part.stop} bytes", found=found)
+                yield chunk
+
+
+def _require_unchanged(part: _Range, source: ByteSource) -> None:
+    """A broker that compacts replaces segments; only to the newest one it appends, which hurts nothing."""
+    segments = [segment for segment in part.partition.segments if segment.log.path == part.file]
+    if any(not segment.is_newest and segment.log.mtime_ns != source.fingerprint.mtime_ns for segment in segments):
+        raise SegmentChanged("changed", file=part.file, detail="it was replaced or written to meanwhile; stop the broker first")
+
+
+def _metadata(partition: Partition) -> bytes | None:
+    """The topic id's file, if it can be read: a broker refuses a folder that says it belongs to another topic."""
+    found = [stored for stored in partition.files if stored.kind == names.PARTITION_METADATA]
+    try:
+        content = partition.store.read_small(found[0].path, SMALL_FILE) if found else None
+        if content is not None:
+            decode_partition_metadata(content)
+        return content
+    except KafkaLogError:
+        return None

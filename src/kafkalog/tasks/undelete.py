@@ -1,0 +1,102 @@
+"""What was deleted and is still on the disk: topics in `-delete` folders, segments named `.deleted`; and copies of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from kafkalog.errors import NoLogs, UsageError
+from kafkalog.log.folders import find_partitions
+from kafkalog.log.partition import Partition, Segment
+from kafkalog.storage import open_store
+from kafkalog.storage.fs import Fs
+
+from .journal import SalvageResult
+from .output import Progress, folder_name, output_folder
+from .partitions import PathLike
+from .salvage import SalvageOptions, salvage_partition
+
+DELETED = "deleted"
+DELETED_TOPIC = "deleted topic"
+DELETED_SEGMENTS = "deleted segments"
+
+
+@dataclass(frozen=True)
+class Deleted:
+    """A partition of a deleted topic, or the deleted segments of a live partition (by retention, compaction or truncation)."""
+
+    what: str
+    found: Partition = field(repr=False)
+
+    @property
+    def topic(self) -> str:
+        return self.found.topic
+
+    @property
+    def partition(self) -> int:
+        return self.found.partition
+
+    @property
+    def folder(self) -> str:
+        return self.found.folder
+
+    @property
+    def size(self) -> int:
+        return self.found.size
+
+    @property
+    def base_offsets(self) -> list[int]:
+        return [segment.base_offset for segment in self.found.segments]
+
+
+def find_deleted(
+    path: PathLike, *, topics: Sequence[str] | None = None, partitions: Sequence[int] | None = None
+) -> list[Deleted]:
+    """Everything deleted at `path` whose logs are still there, by topic and partition."""
+    store, place = open_store(path)
+    deleted = []
+    for partition in find_partitions(store, place):
+        if (topics and partition.topic not in topics) or (partitions and partition.partition not in partitions):
+            continue
+        if partition.state == "delete":
+            whole = replace(partition, segments=_segments(partition, suffixes=("", DELETED)), log_start_offset=None)
+            deleted += [Deleted(DELETED_TOPIC, whole)] if whole.segments else []
+        else:
+            parts = replace(partition, segments=_segments(partition, suffixes=(DELETED,)), log_start_offset=None)
+            deleted += [Deleted(DELETED_SEGMENTS, parts)] if parts.segments else []
+    return deleted
+
+
+def _segments(partition: Partition, suffixes: Iterable[str]) -> tuple[Segment, ...]:
+    """The log files with these suffixes as segments; of two with one base offset, the live one."""
+    logs = {
+        stored.base_offset: stored
+        for suffix in sorted(suffixes, reverse=True)
+        for stored in partition.files
+        if stored.kind == "log" and stored.suffix == suffix
+    }
+    bases = sorted(logs)
+    following: list[int | None] = [*bases[1:], None][: len(bases)]
+    return tuple(Segment(logs[base], {}, after) for base, after in zip(bases, following, strict=True))
+
+
+def undelete(
+    deleted: Sequence[Deleted],
+    out: PathLike,
+    options: SalvageOptions | None = None,
+    *,
+    fs: Fs | None = None,
+    progress: Progress | None = None,
+) -> Iterator[SalvageResult]:
+    """Copy what was found into clean partitions below `out`; where two have one name, each below the name of its old folder."""
+    if not deleted:
+        raise NoLogs("nothing deleted is left here: neither -delete folders nor .deleted segments with records")
+    target = output_folder(out)
+    names = [folder_name(each.found) for each in deleted]
+    for each, name in zip(deleted, names, strict=True):
+        apart = (os.path.basename(each.folder),) if names.count(name) > 1 else ()
+        folder = os.path.join(target, *apart, name)
+        if os.path.dirname(folder) == os.path.dirname(each.folder):
+            raise UsageError(f"--out {target}: the folder that the deleted log is in; choose another one")
+        yield salvage_partition([each.found], folder, options, fs=fs, progress=progress)

@@ -1,0 +1,97 @@
+"""Index files and producer snapshots from headers: against the rule written out plainly, however the headers come in tables."""
+
+from __future__ import annotations
+
+import struct
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafkalog.errors import CorruptBatch
+from kafkalog.kernels import scan
+from kafkalog.kernels.bytes import Ints
+from kafkalog.log.rebuild import RebuildOptions, SideFileBuilder
+from kafkalog.segment.build import MAX_RELATIVE_OFFSET, IndexBuilder
+
+BASE = 1000
+Entries = list[tuple[int, int, int]]  # size, offsets in it, timestamp
+entries = st.lists(st.tuples(st.integers(61, 9000), st.integers(1, 50), st.integers(-5, 40)), max_size=60)
+
+
+def table(rows: Entries) -> Ints:
+    fields = np.zeros((scan.FIELD_COUNT, len(rows)), np.int64)
+    sizes = np.array([size for size, _, _ in rows], np.int64)
+    counts = np.array([count for _, count, _ in rows], np.int64)
+    fields[scan.MAGIC] = 2
+    fields[scan.SIZE] = sizes
+    fields[scan.POSITION] = np.cumsum(sizes) - sizes
+    fields[scan.LAST_OFFSET] = BASE + np.cumsum(counts) - 1
+    fields[scan.BASE_OFFSET] = fields[scan.LAST_OFFSET] - counts + 1
+    fields[scan.MAX_TIMESTAMP] = [timestamp for _, _, timestamp in rows]
+    fields[scan.PRODUCER_ID] = fields[scan.LEADER_EPOCH] = -1
+    return fields
+
+
+def plainly(rows: Entries, interval: int) -> tuple[bytes, bytes]:
+    """The loop of recovery, batch by batch."""
+    offsets, times = b"", b""
+    position = indexed = 0
+    last = BASE - 1
+    greatest, at, noted = -1, -1, -1
+    for size, count, timestamp in rows:
+        last += count
+        if timestamp > greatest:
+            greatest, at = timestamp, last
+        if position - indexed > interval:
+            offsets += struct.pack(">ii", last - BASE, position)
+            if greatest > noted:
+                times += struct.pack(">qi", greatest, at - BASE)
+                noted = greatest
+            indexed = position
+        position += size
+    if greatest > noted:
+        times += struct.pack(">qi", greatest, at - BASE)
+    return offsets, times
+
+
+@settings(max_examples=200, deadline=None)
+@given(rows=entries, interval=st.integers(1, 20_000), cuts=st.lists(st.integers(0, 60), max_size=4))
+def test_indexes_are_those_of_the_plain_loop_however_the_tables_are_cut(rows: Entries, interval: int, cuts: list[int]) -> None:
+    builder = IndexBuilder(BASE, interval)
+    edges = sorted({0, len(rows), *(cut for cut in cuts if cut < len(rows))})
+    fields = table(rows)
+    for start, stop in pairwise(edges):
+        builder.add(fields[:, start:stop])
+    assert (builder.offset_index(), builder.time_index()) == plainly(rows, interval)
+
+
+def test_an_offset_that_no_index_can_hold_is_refused() -> None:
+    fields = table([(100, 1, 0)])
+    fields[scan.LAST_OFFSET] = BASE + MAX_RELATIVE_OFFSET + 1
+    with pytest.raises(CorruptBatch, match="offset-range"):
+        IndexBuilder(BASE).add(fields)
+
+
+@settings(max_examples=60, deadline=None)
+@given(producers=st.lists(st.integers(0, 5), min_size=1, max_size=40), cut=st.integers(0, 40))
+def test_only_the_last_batch_of_a_producer_counts_whatever_the_tables(producers: list[int], cut: int) -> None:
+    fields = table([(100, 2, 7)] * len(producers))
+    fields[scan.PRODUCER_ID] = producers
+    fields[scan.BASE_SEQUENCE] = np.arange(len(producers)) * 2
+    fields[scan.COUNT] = 2
+    found = []
+    for edges in ((0, len(producers)), (0, min(cut, len(producers)), len(producers))):
+        builder = SideFileBuilder(RebuildOptions())
+        builder.begin(BASE)
+        for start, stop in pairwise(edges):
+            builder.add(fields[:, start:stop])
+        found.append(builder.finish())
+    assert found[0] == found[1]
+    builder = SideFileBuilder(RebuildOptions())
+    builder.begin(BASE)
+    for row in range(len(producers)):
+        builder.add(fields[:, row : row + 1])
+    assert builder.finish() == found[0]
