@@ -1,4 +1,4 @@
-"""What a real broker's recovery left of the damaged golden log directory, against `reindex` and `salvage` of the same one."""
+"""What a real broker's recovery left of the damaged golden log directory, against `reindex` and `salvage`; and healthy ones."""
 
 from __future__ import annotations
 
@@ -45,3 +45,14 @@ def test_salvage_keeps_what_recovery_kept_and_what_it_cut(golden: Callable[[str]
         assert (tmp_path / name / log.name).read_bytes()[: log.stat().st_size] == log.read_bytes()
     kept_by_broker = sum(log.stat().st_size for log in recovered.glob("*.log"))
     assert result.kept_bytes - kept_by_broker == (25_093 - 5_657 if name == "open-preallocate-0" else 0)
+
+
+@pytest.mark.parametrize("era", ["0.8.2.2", "0.11.0.3", "4.3.0"])
+def test_a_healthy_log_is_salvaged_byte_for_byte(golden: Callable[[str], Path], tmp_path: Path, era: str) -> None:
+    source = golden(era) / era
+    results = list(salvage([source], tmp_path))
+    assert len(results) > 10
+    for result in results:
+        assert (result.report.dropped, result.report.tails, result.lost) == ([], [], [])
+        logs = {path.name: path.read_bytes() for path in (source / result.name).glob("*.log")}
+        assert {path.name: path.read_bytes() for path in (tmp_path / result.name).glob("*.log")} == logs

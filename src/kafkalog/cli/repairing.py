@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import click
 
@@ -27,7 +27,15 @@ from .progress import ReadProgress
 from .summary import report_exit_code
 
 NAMES_TOLD = 12
-Result = TypeVar("Result")
+
+
+class Reported(Protocol):
+    """A result that tells what was left out."""
+
+    report: ReadReport
+
+
+Result = TypeVar("Result", bound=Reported)
 
 
 def run_salvage(
@@ -119,7 +127,7 @@ def _tell(
 
         for result in work(progress):
             click.echo(json.dumps(as_dict(result)) if as_json else printable_lines("\n".join(text(result))))
-            code = max(code, report_exit_code(result.report))  # type: ignore[attr-defined]
+            code = max(code, report_exit_code(result.report))
     return code
 
 

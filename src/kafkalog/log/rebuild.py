@@ -8,7 +8,7 @@ batches.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,6 +33,7 @@ from .report import ReadReport
 DAY_MS = 24 * 60 * 60 * 1000
 SMALLEST_TABLE = 16  # of Java's HashMap, whose order a snapshot has
 Files = dict[str, bytes]
+Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True)
@@ -196,13 +197,18 @@ class SideFileBuilder:
         return files
 
 
-def rebuild(partition: Partition, options: RebuildOptions, limits: Limits, report: ReadReport) -> Iterator[Files]:
-    """The files beside the logs of a partition, up to its first damage, which the report then names."""
+def rebuild(
+    partition: Partition, options: RebuildOptions, limits: Limits, report: ReadReport, progress: Progress | None = None
+) -> Iterator[Files]:
+    """The files beside the logs of a partition, up to its first damage, which the report then names.
+
+    `progress` is told how many more bytes are done.
+    """
     builder = SideFileBuilder(options, partition.log_start_offset or 0, partition.epochs)
     for segment in partition.segments:
         yield builder.begin(segment.base_offset)
         with partition.open_log(segment) as source:
-            problem = _replay(source, builder, limits, report)
+            problem = _replay(source, builder, limits, report, progress)
         yield builder.end()
         if problem is not None:
             _note(problem, segment, report)
@@ -210,7 +216,9 @@ def rebuild(partition: Partition, options: RebuildOptions, limits: Limits, repor
     yield builder.finish()
 
 
-def _replay(source: ByteSource, builder: SideFileBuilder, limits: Limits, report: ReadReport) -> SegmentError | None:
+def _replay(
+    source: ByteSource, builder: SideFileBuilder, limits: Limits, report: ReadReport, progress: Progress | None
+) -> SegmentError | None:
     """Feed the intact entries at the start of a segment to the builder; what is wrong behind them."""
     walk = SegmentWalk(source, 0, source.size, limits)
     buffers = WindowBuffers()
@@ -220,6 +228,8 @@ def _replay(source: ByteSource, builder: SideFileBuilder, limits: Limits, report
         builder.add(window.fields[:, :valid])
         report.kept_batches += valid
         report.kept_bytes += int(window.fields[scan.SIZE, :valid].sum())
+        if progress is not None:
+            progress(window.size)
         if valid < window.count:
             return crc_error(window, valid)
         buffers.give_back(window)

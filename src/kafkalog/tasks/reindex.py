@@ -75,7 +75,8 @@ def reindex(
 def reindex_partition(partition: Partition, options: ReindexOptions, fs: Fs, progress: Progress | None = None) -> ReindexResult:
     interval = options.index_interval_bytes or find_index_interval(partition, options.limits)
     result = ReindexResult(partition.topic, partition.partition, partition.folder, interval)
-    files = _rebuilt(partition, replace(options.broker, index_interval_bytes=interval), options.limits, result, progress)
+    broker = replace(options.broker, index_interval_bytes=interval)
+    files = rebuild(partition, broker, options.limits, result.report, progress)
     if options.out is not None:
         result.folder = os.path.join(output_folder(options.out), folder_name(partition))
         _write_folder(result, files, fs, options)
@@ -84,17 +85,6 @@ def reindex_partition(partition: Partition, options: ReindexOptions, fs: Fs, pro
             raise UsageError(f"{partition.folder}: only local folders can be changed in place; give --out")
         _change_in_place(partition, result, files, fs, options)
     return result
-
-
-def _rebuilt(
-    partition: Partition, broker: RebuildOptions, limits: Limits, result: ReindexResult, progress: Progress | None
-) -> Iterator[Files]:
-    done = 0
-    for files in rebuild(partition, broker, limits, result.report):
-        if progress is not None:
-            progress(result.report.kept_bytes - done)
-            done = result.report.kept_bytes
-        yield files
 
 
 def _write_folder(result: ReindexResult, files: Iterator[Files], fs: Fs, options: ReindexOptions) -> None:

@@ -136,8 +136,8 @@ class _Salvage:
                 new = _NewSegment(builder, piece.first_offset)
             new.add(piece)
             self._count(piece)
-        if segment.is_newest:
-            new.begin(0)  # even an empty one tells where the log goes on
+        if segment.is_newest or not segment.log.size:
+            new.begin(0)  # an empty newest one tells where the log goes on; others are compaction's
         self._put(new, output)
 
     def _put(self, new: _NewSegment, output: Output) -> None:
