@@ -10,6 +10,7 @@ import click
 
 from kafkalog import __version__
 
+from .cat import cat
 from .dump import dump
 from .estimate import estimate
 from .explain import explain
@@ -18,6 +19,7 @@ from .ingest import ingest
 from .ls import ls
 from .manual import EXIT_CODES_TEXT
 from .table import table
+from .transactions import transactions
 
 NAME = "kafkalog"
 COMPLETION = "_KAFKALOG_COMPLETE"
@@ -30,7 +32,7 @@ COMPLETION = "_KAFKALOG_COMPLETE"
     epilog=f"""\b
 Examples:
   kafkalog ls /var/lib/kafka/data
-  kafkalog table records /var/lib/kafka/data --topic orders --limit 10
+  kafkalog cat /var/lib/kafka/data --topic orders --tail 10
   kafkalog ingest /var/lib/kafka/data /lake/kafka
 
 {EXIT_CODES_TEXT}""",
@@ -47,7 +49,7 @@ def kafkalog(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for command in (dump, estimate, explain, ingest, ls, table):
+for command in (cat, dump, estimate, explain, ingest, ls, table, transactions):
     kafkalog.add_command(command)
 
 

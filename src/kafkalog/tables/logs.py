@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -105,7 +105,7 @@ class Logs:
             limits=limits,
         )
         self.report = report if report is not None else ReadReport()
-        chosen = self._choose(topics, partitions)
+        chosen = self.choose(topics, partitions)
         announce_compilation()
         return pa.RecordBatchReader.from_batches(schema, _batches(table, chosen, schema, options, self.report))
 
@@ -115,16 +115,17 @@ class Logs:
         *,
         poll_seconds: float = 0.5,
         stop: Callable[[], bool] | None = None,
+        start_offsets: Mapping[str, int] | None = None,
         **choices: Any,
     ) -> Iterator[pa.RecordBatch]:
         """Records as `read` gives them, and then those that a running broker appends, until `stop()` is true.
 
-        Takes the choices of `read`. Each batch belongs to one partition. New segments are taken up as they appear; a write
-        under way is waited for, and with `isolation="read_committed"` an open transaction is. What is there when `stop()` turns
-        true still comes.
+        Takes the choices of `read`; `start_offsets` has a start of its own for the partitions in these folders. Each batch
+        belongs to one partition. New segments are taken up as they appear; a write under way is waited for, and with
+        `isolation="read_committed"` an open transaction is. What is there when `stop()` turns true still comes.
         """
         schema = find_table("records").schema(columns)
-        chosen = self._choose(choices.pop("topics", None), choices.pop("partitions", None))
+        chosen = self.choose(choices.pop("topics", None), choices.pop("partitions", None))
         record_range = _range(*(choices.pop(name, None) for name in ("start_offset", "stop_offset", "start_time", "stop_time")))
         report = choices.pop("report", None)
         self.report = report if report is not None else ReadReport()
@@ -137,9 +138,10 @@ class Logs:
             poll_seconds,
             stop,
             self.report,
+            start_offsets or {},
         )
 
-    def _choose(self, topics: Sequence[str] | None, numbers: Sequence[int] | None) -> list[Partition]:
+    def choose(self, topics: Sequence[str] | None, numbers: Sequence[int] | None) -> list[Partition]:
         """The partitions to read: all that live, or the only one at this path whatever its state."""
         alone = len(self.partitions) == 1
         chosen = [partition for partition in self.partitions if alone or not partition.state]
