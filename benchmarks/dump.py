@@ -1,4 +1,7 @@
-"""`kafkalog dump` against DumpLogSegments: the same lines of the same file to nowhere, whole commands taking turns."""
+"""`kafkalog dump` against DumpLogSegments: the same lines of the same file to nowhere, whole commands taking turns.
+
+Beside it `kafkalog cat --format json`, which has to keep up with half of that.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 CODECS = ("none", "lz4", "zstd")
 REQUIRED_FACTOR = 6.0
 REQUIRED_MEGABYTES = 300.0
+REQUIRED_CAT_SHARE = 0.5
 START_UP_ROUNDS = 3
 
 
@@ -62,14 +66,26 @@ def compare_dumps(setup: Setup) -> Section:
         race = _race(setup, segment)
         lines = segment.records / 1e6
         ours, theirs = (lines / (race.ours - race.our_start_up), lines / (race.theirs - race.their_start_up))
-        rows.append([codec, f"{ours:.2f}", f"{theirs:.2f}", f"{race.factor:.1f} x", f"{race.harsh_factor:.1f} x"])
+        cat = lines / _cat_seconds(setup, segment)
+        rows.append([codec, f"{ours:.2f}", f"{theirs:.2f}", f"{race.factor:.1f} x", f"{race.harsh_factor:.1f} x", f"{cat:.2f}"])
+        section.targets.append(Target(f"cat --format json, {codec}: against dump", cat / ours, REQUIRED_CAT_SHARE, "x"))
         section.targets.append(Target(f"dump, {codec}: against DumpLogSegments", race.factor, REQUIRED_FACTOR, "x"))
-    head = ["codec", "kafkalog, M records/s", "DumpLogSegments", "faster by", "with our start-up"]
+    head = ["codec", "kafkalog, M records/s", "DumpLogSegments", "faster by", "with our start-up", "cat --format json"]
     large = setup.segment(sized_variant(setup.mebibytes[1]))
-    peak = peak_megabytes(_our_command(large.path))
-    section.tables = [Table(head, rows), Table(["peak MB", f"{setup.mebibytes[1]} MiB"], [["kafkalog dump", f"{peak:.0f}"]])]
-    section.targets.append(Target(f"dump of {setup.mebibytes[1]} MiB, peak", peak, REQUIRED_MEGABYTES, "MB", at_least=False))
+    peaks = {"dump": peak_megabytes(_our_command(large.path)), "cat": peak_megabytes(_cat_command(large.path))}
+    sizes = [[f"kafkalog {name}", f"{peak:.0f}"] for name, peak in peaks.items()]
+    section.tables = [Table(head, rows), Table(["peak MB", f"{setup.mebibytes[1]} MiB"], sizes)]
+    for name, peak in peaks.items():
+        what = f"{name} of {setup.mebibytes[1]} MiB, peak"
+        section.targets.append(Target(what, peak, REQUIRED_MEGABYTES, "MB", at_least=False))
     return section
+
+
+def _cat_seconds(setup: Setup, segment: Segment) -> float:
+    """Median seconds of `cat` on the segment, with those on one batch taken off."""
+    small = _cat_command(setup.small_segment().path)
+    start_up = statistics.median(time_command(small) for _ in range(START_UP_ROUNDS))
+    return statistics.median(time_command(_cat_command(segment.path)) for _ in range(setup.rounds)) - start_up
 
 
 def _race(setup: Setup, segment: Segment) -> Race:
@@ -90,6 +106,10 @@ def _medians(pairs: list[tuple[float, float]]) -> tuple[float, float]:
 
 def _our_command(file: Path) -> list[str]:
     return [sys.executable, "-m", "kafkalog", "dump", "--print-data-log", "--files", str(file)]
+
+
+def _cat_command(file: Path) -> list[str]:
+    return [sys.executable, "-m", "kafkalog", "cat", str(file), "--format", "json"]
 
 
 def _digest(command: Sequence[str]) -> str:

@@ -45,6 +45,8 @@ def loaded_modules(statement: str) -> list[str]:
         COMMAND.format(["ls", "--help"]),
         COMMAND.format(["ingest", "--help"]),
         COMMAND.format(["dump", "--help"]),
+        COMMAND.format(["cat", "--help"]),
+        COMMAND.format(["transactions", "--help"]),
         "import kafkalog.payloads",
         COMMAND.format(["salvage", "--help"]),
         COMMAND.format(["reindex", "--help"]),

@@ -25,8 +25,12 @@ def printable_lines(text: str) -> str:
 
 def json_string(text: str) -> str:
     """`text` as a JSON string that is equally safe: what is not printable is a JSON escape, so nothing is lost."""
-    quoted = encode_basestring(text)
-    return quoted if text.isprintable() else _NOT_ASCII_PRINTABLE.sub(_json_escaped, quoted)
+    return json_safe(encode_basestring(text))
+
+
+def json_safe(text: str) -> str:
+    """JSON text without line breaks, with everything that is not printable escaped; that can stand only in strings."""
+    return text if text.isprintable() else _NOT_ASCII_PRINTABLE.sub(_json_escaped, text)
 
 
 def _escaped(match: re.Match[str]) -> str:

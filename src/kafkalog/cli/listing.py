@@ -17,6 +17,7 @@ from .escape import printable
 from .failure import CLEAN, DAMAGE, INPUT_OUTPUT, warn
 from .grid import grid, least_width
 from .progress import ReadProgress
+from .quantities import plural, size_text
 from .style import BOLD, RED, Style, style_of
 from .target import STDOUT, Sink, open_target
 
@@ -26,7 +27,6 @@ DISPENSABLE = ("from", "to", "formats", "segments", "codecs", "batches", "ratio"
 TEXT_COLUMNS = ("topic", "state", "formats", "codecs")
 LINES_SHOWN = 20
 WIDE = 130  # from here on times have hours and minutes
-UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 LAST_SECOND = 253_402_300_799  # of the year 9999
 
 Row = TopicListing | PartitionListing
@@ -120,7 +120,7 @@ class _Page:
         counts = {"batches": _number(row.batch_count), "records": _number(row.record_count)} if self.deep else {}
         return {
             "segments": str(row.segment_count),
-            "size": _size(row.size),
+            "size": size_text(row.size),
             **offsets,
             **counts,
             "from": self._time(row.first_timestamp_ms),
@@ -143,8 +143,8 @@ class _Page:
         live = [found for found in self.listing.partitions if not found.state]
         topics = len({found.topic for found in live})
         segments, size = sum(found.segment_count for found in live), sum(found.size for found in live)
-        counted = (_plural(topics, "topic"), _plural(len(live), "partition"), _plural(segments, "segment"))
-        return self.style.paint(f"{', '.join(counted)}, {_size(size)} of logs", BOLD)
+        counted = (plural(topics, "topic"), plural(len(live), "partition"), plural(segments, "segment"))
+        return self.style.paint(f"{', '.join(counted)}, {size_text(size)} of logs", BOLD)
 
     def _verdict(self) -> str:
         """What is left to convert."""
@@ -153,11 +153,11 @@ class _Page:
             return "everything is v2: Kafka 4 writes and compacts it as it is"
         share = sum((topic.formats.get(magic, FormatShare()) for topic in old for magic in (0, 1)), FormatShare())
         records = "an unknown number of" if share.records is None else str(share.records)
-        stored = f"{_size(share.bytes)} in {records} records"
-        return f"{_plural(len(old), 'topic')} with v0 or v1: {stored}, which Kafka 4 reads but cannot write"
+        stored = f"{size_text(share.bytes)} in {records} records"
+        return f"{plural(len(old), 'topic')} with v0 or v1: {stored}, which Kafka 4 reads but cannot write"
 
     def _leftovers(self) -> list[str]:
-        folders = [f"{_folder(found)} ({_size(found.size)})" for found in self.listing.partitions if found.state]
+        folders = [f"{_folder(found)} ({size_text(found.size)})" for found in self.listing.partitions if found.state]
         return folders + [f"{_folder(found)}: {name}" for found in self.listing.partitions for name in found.leftovers]
 
     def _section(self, title: str, lines: Sequence[str], code: str = "") -> Iterator[str]:
@@ -179,22 +179,10 @@ def _format_cells(formats: dict[int, FormatShare]) -> dict[str, str]:
     cells = {}
     for magic in range(MAX_MAGIC + 1):
         share = formats.get(magic)
-        cells[f"v{magic} size"] = UNKNOWN if share is None else _size(share.bytes)
+        cells[f"v{magic} size"] = UNKNOWN if share is None else size_text(share.bytes)
         cells[f"v{magic} records"] = UNKNOWN if share is None else _number(share.records)
     return cells
 
 
 def _number(number: int | None) -> str:
     return UNKNOWN if number is None else str(number)
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}{'s' * (count != 1)}"
-
-
-def _size(size: float) -> str:
-    """Bytes for people, in three digits or so."""
-    unit = 0
-    while size >= 1024 and unit < len(UNITS) - 1:
-        size, unit = size / 1024, unit + 1
-    return f"{size:.0f} {UNITS[unit]}" if unit == 0 or size >= 100 else f"{size:.1f} {UNITS[unit]}"

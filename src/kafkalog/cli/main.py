@@ -10,6 +10,7 @@ import click
 
 from kafkalog import __version__
 
+from .cat import cat
 from .dump import dump
 from .estimate import estimate
 from .explain import explain
@@ -19,6 +20,7 @@ from .ls import ls
 from .manual import EXIT_CODES_TEXT
 from .repair import reindex, salvage, undelete
 from .table import table
+from .transactions import transactions
 from .verify import verify
 
 NAME = "kafkalog"
@@ -32,7 +34,7 @@ COMPLETION = "_KAFKALOG_COMPLETE"
     epilog=f"""\b
 Examples:
   kafkalog ls /var/lib/kafka/data
-  kafkalog table records /var/lib/kafka/data --topic orders --limit 10
+  kafkalog cat /var/lib/kafka/data --topic orders --tail 10
   kafkalog verify /var/lib/kafka/data
   kafkalog salvage /mnt/broken/data/orders-0 --out rescued
   kafkalog ingest /var/lib/kafka/data /lake/kafka
@@ -51,7 +53,7 @@ def kafkalog(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for command in (dump, estimate, explain, ingest, ls, reindex, salvage, table, undelete, verify):
+for command in (cat, dump, estimate, explain, ingest, ls, reindex, salvage, table, transactions, undelete, verify):
     kafkalog.add_command(command)
 
 

@@ -75,7 +75,6 @@ def read_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that say what to read."""
     for option in reversed(
         (
-            click.option("--columns", callback=parse_names, metavar="A,B", help="Columns, in this order; see docs/tables.md."),
             click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic; may be given again."),
             click.option(
                 "--partition", "partitions", multiple=True, type=int, metavar="N", help="Only this partition; may be given again."
@@ -126,6 +125,7 @@ def read_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.command(epilog=EPILOG)
 @click.argument("name", metavar="TABLE", shell_complete=complete_table)
 @click.argument("path", metavar="PATH")
+@click.option("--columns", callback=parse_names, metavar="A,B", help="Columns, in this order; see docs/tables.md.")
 @read_options
 @click.option("--limit", type=click.IntRange(0), metavar="N", help="At most this many rows.")
 @click.option(

@@ -52,6 +52,9 @@ class TextWriter:
             if self.columns and len(self.columns[0]) >= ROWS_PER_LAYOUT:
                 self._write_held()
 
+    def flush(self) -> None:
+        self._write_held()
+
     def finish(self) -> None:
         self._write_held()
 

@@ -28,6 +28,10 @@ class Writer(Protocol):
 
     def write(self, batch: pa.RecordBatch) -> None: ...
 
+    def flush(self) -> None:
+        """Show the rows that are still held, if the format can."""
+        ...
+
     def finish(self) -> None:
         """Write what is still held, and the end of the format."""
         ...
@@ -62,6 +66,9 @@ class JsonWriter:
             columns = [json_cells(column, self.encoding) for column in part.columns]
             self.sink.write("".join([self.template % row for row in zip(*columns, strict=True)]).encode())
 
+    def flush(self) -> None:
+        """Nothing is held."""
+
     def finish(self) -> None:
         """Nothing is held."""
 
@@ -80,6 +87,9 @@ class CsvWriter:
             columns = [csv_cells(column, self.encoding, escape=self.escape) for column in part.columns]
             self.sink.write("".join([",".join(row) + "\r\n" for row in zip(*columns, strict=True)]).encode())
 
+    def flush(self) -> None:
+        """Nothing is held."""
+
     def finish(self) -> None:
         """Nothing is held."""
 
@@ -92,6 +102,9 @@ class ArrowWriter:
 
     def write(self, batch: pa.RecordBatch) -> None:
         self.stream.write_batch(batch)
+
+    def flush(self) -> None:
+        """Nothing is held."""
 
     def finish(self) -> None:
         self.stream.close()
@@ -112,6 +125,9 @@ class ParquetWriter:
         self.held_bytes += batch.nbytes
         if self.held_rows >= ROW_GROUP_ROWS or self.held_bytes >= ROW_GROUP_BYTES:
             self._write_row_group()
+
+    def flush(self) -> None:
+        """A file of tiny row groups helps nobody, and it cannot be read before its end."""
 
     def _write_row_group(self) -> None:
         if self.held:

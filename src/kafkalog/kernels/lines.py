@@ -14,7 +14,7 @@ import numpy as np
 from kafkalog.format import batch, control, message
 from kafkalog.format.sequence import MAX_SEQUENCE, NO_SEQUENCE
 
-from ._jit import copy_bytes, inline, kernel
+from ._jit import inline, kernel
 from .bytes import Bytes, Int, Ints, load_int16, load_int32, load_uint32
 from .layout import ENTRY, FIRST_ROW, START, Columns, HeaderColumns, Offsets32
 from .scan import (
@@ -33,6 +33,7 @@ from .scan import (
     PRODUCER_ID,
     SIZE,
 )
+from .text import find_character, put_byte, put_integer, put_word, word_table
 
 # Why `write_lines` stopped.
 DONE, FULL, LEFT_TO_CALLER = range(3)
@@ -129,71 +130,20 @@ _WORDS = (
     PAYLOAD_WORD,
 ) = range(40)
 assert len(_WORDS) == 40
-_sizes = [len(word) for word in _WORDS]
+WORDS, WORD_STARTS = word_table(_WORDS)
 
-# The words one after the other, and where each begins; kernels take both as arguments.
-WORDS = np.frombuffer("".join(_WORDS).encode(), np.uint8)
-WORD_STARTS = np.cumsum([0, *_sizes]).astype(np.int64)
-
-MINUS, COMMA, CLOSING, LINE_END = (ord(each) for each in "-,]\n")
-ZERO = np.uint64(ord("0"))  # unsigned, as what is added to it: Numba makes a float of a mixed sum
-
-
-@inline
-def _put(out: Bytes, at: Int, words: Bytes, starts: Ints, word: Int) -> Int:
-    start = starts[word]
-    size = starts[word + 1] - start
-    copy_bytes(words, start, out, at, size)
-    return at + size
-
-
-@inline
-def _put_byte(out: Bytes, at: Int, byte: Int) -> Int:
-    out[np.uint64(at)] = byte
-    return at + 1
-
-
-@inline
-def _put_integer(out: Bytes, at: Int, value: Int) -> Int:
-    """Decimal digits, two at a time from the last."""
-    if value < 0:
-        out[np.uint64(at)] = MINUS
-        at += 1
-        rest = np.uint64(-(value + 1)) + np.uint64(1)
-    else:
-        rest = np.uint64(value)
-    digits = 1
-    bound = np.uint64(10)
-    while digits < 19 and rest >= bound:
-        bound *= np.uint64(10)
-        digits += 1
-    last = np.uint64(at + digits - 1)
-    while rest >= np.uint64(100):
-        higher = rest // np.uint64(100)
-        pair = rest - higher * np.uint64(100)
-        tens = pair // np.uint64(10)
-        out[last] = ZERO + pair - tens * np.uint64(10)
-        out[last - np.uint64(1)] = ZERO + tens
-        last -= np.uint64(2)
-        rest = higher
-    if rest >= np.uint64(10):
-        tens = rest // np.uint64(10)
-        out[last] = ZERO + rest - tens * np.uint64(10)
-        out[last - np.uint64(1)] = ZERO + tens
-    else:
-        out[last] = ZERO + rest
-    return at + digits
+COMMA, CLOSING, LINE_END = (ord(each) for each in ",]\n")
 
 
 @inline
 def _put_field(out: Bytes, at: Int, words: Bytes, starts: Ints, word: Int, value: Int) -> Int:
-    return _put_integer(out, _put(out, at, words, starts, word), value)
+    return put_integer(out, put_word(out, at, words, starts, word), value)
 
 
 @inline
 def _put_flag(out: Bytes, at: Int, words: Bytes, starts: Ints, word: Int, flag: Any) -> Int:
-    at = _put(out, at, words, starts, word)
-    return _put(out, at, words, starts, TRUE_WORD if flag else FALSE_WORD)
+    at = put_word(out, at, words, starts, word)
+    return put_word(out, at, words, starts, TRUE_WORD if flag else FALSE_WORD)
 
 
 @inline
@@ -214,7 +164,7 @@ def _put_text(out: Bytes, at: Int, data: Bytes, start: Int, size: Int) -> Int:
 def _put_utf8(out: Bytes, at: Int, data: Bytes, start: Int, stop: Int) -> Int:
     """UTF-8 copied, with U+FFFD for what is none, as Java decodes it."""
     while start < stop:
-        size, well_formed = _character(data, start, stop)
+        size, well_formed = find_character(data, start, stop)
         if well_formed:
             for index in range(size):
                 out[at + index] = data[start + index]
@@ -226,36 +176,6 @@ def _put_utf8(out: Bytes, at: Int, data: Bytes, start: Int, stop: Int) -> Int:
             at += 3
         start += size
     return at
-
-
-@inline
-def _character(data: Bytes, at: Int, stop: Int) -> tuple[Int, Any]:
-    """(bytes taken, whether they are a character) of what begins at data[at].
-
-    A broken character is as long as its bytes could still have become one; an encoded surrogate counts as one broken character.
-    """
-    first = np.int64(data[at])
-    if first < 0x80:
-        return 1, True
-    if first < 0xC2 or first > 0xF4:
-        return 1, False
-    lowest, highest, length = 0x80, 0xBF, 2
-    if first >= 0xF0:
-        length = 4
-        lowest = 0x90 if first == 0xF0 else 0x80
-        highest = 0x8F if first == 0xF4 else 0xBF
-    elif first >= 0xE0:
-        length = 3
-        lowest = 0xA0 if first == 0xE0 else 0x80
-    for number in range(1, length):
-        if at + number >= stop:
-            return number, False
-        following = np.int64(data[at + number])
-        if following < lowest or following > highest:
-            return number, False
-        lowest, highest = 0x80, 0xBF
-    surrogate = first == 0xED and data[at + 1] >= 0xA0
-    return length, not surrogate
 
 
 @inline
@@ -279,21 +199,21 @@ def _put_batch_line(out: Bytes, at: Int, words: Bytes, starts: Ints, fields: Int
         at = _put_field(out, at, words, starts, LEADER_EPOCH_WORD, fields[LEADER_EPOCH, entry])
         at = _put_flag(out, at, words, starts, TRANSACTIONAL_WORD, attributes & batch.TRANSACTIONAL != 0)
         at = _put_flag(out, at, words, starts, CONTROL_WORD, attributes & batch.CONTROL != 0)
-        at = _put(out, at, words, starts, HORIZON_WORD)
+        at = put_word(out, at, words, starts, HORIZON_WORD)
         if attributes & batch.DELETE_HORIZON != 0:
             at = _put_field(out, at, words, starts, SOME_HORIZON_WORD, fields[BASE_TIMESTAMP, entry])
-            at = _put_byte(out, at, CLOSING)
+            at = put_byte(out, at, CLOSING)
         else:
-            at = _put(out, at, words, starts, NO_HORIZON_WORD)
+            at = put_word(out, at, words, starts, NO_HORIZON_WORD)
     at = _put_field(out, at, words, starts, POSITION_WORD, fields[POSITION, entry])
     at = _put_field(out, at, words, starts, _time_word(magic, attributes), fields[MAX_TIMESTAMP, entry])
     at = _put_field(out, at, words, starts, SIZE_WORD, fields[SIZE, entry])
     at = _put_field(out, at, words, starts, MAGIC_WORD, magic)
-    at = _put(out, at, words, starts, CODEC_WORD)
-    at = _put(out, at, words, starts, NONE_WORD + (attributes & batch.CODEC_MASK))
+    at = put_word(out, at, words, starts, CODEC_WORD)
+    at = put_word(out, at, words, starts, NONE_WORD + (attributes & batch.CODEC_MASK))
     at = _put_field(out, at, words, starts, CRC_WORD, fields[CRC, entry])
     at = _put_flag(out, at, words, starts, VALID_WORD, valid)
-    return _put_byte(out, at, LINE_END)
+    return put_byte(out, at, LINE_END)
 
 
 @inline
@@ -320,9 +240,9 @@ def _time_word(magic: Int, attributes: Int) -> Int:
 def _put_header_keys(out: Bytes, at: Int, first: Int, last: Int, offsets: Offsets32, keys: Bytes) -> Int:
     for number in range(first, last):
         if number > first:
-            at = _put_byte(out, at, COMMA)
+            at = put_byte(out, at, COMMA)
         at = _put_text(out, at, keys, offsets[number], offsets[number + 1] - offsets[number])
-    return _put_byte(out, at, CLOSING)
+    return put_byte(out, at, CLOSING)
 
 
 @inline
@@ -397,7 +317,7 @@ def _put_records(
         if FIXED_BYTES + LONGEST_REPLACED * (key_size + value_size + header_bytes) + last_header - header > out.shape[0] - at:
             break
         if what & METADATA:
-            at = _put(out, at, words, starts, RECORD_WORD)
+            at = put_word(out, at, words, starts, RECORD_WORD)
             at = _put_field(out, at, words, starts, OFFSET_WORD, offsets[row])
             at = _put_field(out, at, words, starts, time_word, timestamps[row])
             if magic < 2:
@@ -407,7 +327,7 @@ def _put_records(
                 at = _put_field(out, at, words, starts, KEY_SIZE_WORD, key_size if key_valid[row] else np.int64(-1))
                 at = _put_field(out, at, words, starts, VALUE_SIZE_WORD, value_size if value_valid[row] else np.int64(-1))
                 at = _put_field(out, at, words, starts, SEQUENCE_WORD, sequence)
-                at = _put(out, at, words, starts, HEADERS_WORD)
+                at = put_word(out, at, words, starts, HEADERS_WORD)
                 at = _put_header_keys(out, at, header, last_header, header_key_offsets, header_keys)
             if is_control:
                 word = _marker_word(keys, key_start, key_size, values, value_start, value_size)
@@ -419,7 +339,7 @@ def _put_records(
                 bare = False
             if value_valid[row]:
                 at = _put_content(out, at, words, starts, PAYLOAD_WORD, bare, values, value_start, value_size)
-        at = _put_byte(out, at, LINE_END)
+        at = put_byte(out, at, LINE_END)
         row += 1
     return row, at
 
@@ -430,8 +350,8 @@ def _put_content(
 ) -> Int:
     """A key or a value after its word; the first word of a line that has no metadata follows the record's bar."""
     if bare:
-        at = _put(out, at, words, starts, RECORD_WORD) - 1
-    at = _put(out, at, words, starts, word)
+        at = put_word(out, at, words, starts, RECORD_WORD) - 1
+    at = put_word(out, at, words, starts, word)
     return _put_text(out, at, data, start, size)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -30,9 +30,10 @@ def follow_partitions(
     poll_seconds: float,
     stop: Callable[[], bool] | None,
     report: ReadReport,
+    start_offsets: Mapping[str, int],
 ) -> Iterator[pa.RecordBatch]:
-    """What is there now, then what comes, partition by partition in each round."""
-    followed = [_Followed(partition, options, read, report) for partition in partitions]
+    """What is there now, then what comes, partition by partition in each round; `start_offsets` by folder."""
+    followed = [_Followed(found, options, read, report, start_offsets.get(found.folder)) for found in partitions]
     while True:
         stopping = stop is not None and stop()
         found = False
@@ -49,12 +50,14 @@ def follow_partitions(
 class _Followed:
     """A partition and the offset up to which it has been given out."""
 
-    def __init__(self, partition: Partition, options: ReadOptions, read: ReadBatches, report: ReadReport) -> None:
+    def __init__(
+        self, partition: Partition, options: ReadOptions, read: ReadBatches, report: ReadReport, start_offset: int | None
+    ) -> None:
         self.partition = partition
         self.options = options
         self.read = read
         self.report = report
-        self.offset = options.record_range.start_offset
+        self.offset = options.record_range.start_offset if start_offset is None else start_offset
         self.failed_rounds = 0
         self.tail = PartitionTail(
             options.limits, transactions=options.isolation == "read_committed", pass_damage=options.on_damage != "strict"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -147,13 +147,14 @@ class Logs:
         *,
         poll_seconds: float = 0.5,
         stop: Callable[[], bool] | None = None,
+        start_offsets: Mapping[str, int] | None = None,
         **choices: Any,
     ) -> Iterator[pa.RecordBatch]:
         """Records as `read` gives them, and then those that a running broker appends, until `stop()` is true.
 
-        Takes the choices of `read`. Each batch belongs to one partition. New segments are taken up as they appear; a write
-        under way is waited for, and with `isolation="read_committed"` an open transaction is. What is there when `stop()` turns
-        true still comes.
+        Takes the choices of `read`; `start_offsets` has a start of its own for the partitions in these folders. Each batch
+        belongs to one partition. New segments are taken up as they appear; a write under way is waited for, and with
+        `isolation="read_committed"` an open transaction is. What is there when `stop()` turns true still comes.
         """
         schema = find_table("records").schema(columns)
         chosen = self.choose(choices.pop("topics", None), choices.pop("partitions", None))
@@ -169,6 +170,7 @@ class Logs:
             poll_seconds,
             stop,
             self.report,
+            start_offsets or {},
         )
 
     def choose(self, topics: Sequence[str] | None, numbers: Sequence[int] | None) -> list[Partition]:

@@ -22,6 +22,7 @@ from kafkalog.segment.columns import RecordColumns, Room
 from kafkalog.segment.decode import DecodedWindow, RecordDecoder, RecordRange, crc_matches, entry_bytes
 from kafkalog.segment.windows import SegmentWalk, Window, WindowBuffers
 from kafkalog.storage.store import ByteSource
+from kafkalog.tasks.chunks import Chunks
 
 from .findings import Gaps
 from .odd_entries import OddEntry
@@ -141,21 +142,6 @@ def _cut(window: Window) -> Iterator[Piece]:
 def _odd_entry(window: Window, entry: int) -> OddEntry:
     data = entry_bytes(window, entry).tobytes()
     return OddEntry(Place(window.file, int(window.fields[scan.POSITION, entry]), len(data)), data)
-
-
-class Chunks:
-    """Buffers for text, used again when their text has been written."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.free: list[Bytes] = []
-
-    def take(self) -> Bytes:
-        return self.free.pop() if self.free else np.empty(self.size, np.uint8)
-
-    def give_back(self, chunk: Bytes) -> None:
-        if len(chunk) == self.size and chunk.flags.writeable:
-            self.free.append(chunk)
 
 
 class LineDecoder(RecordDecoder):

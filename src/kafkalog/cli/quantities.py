@@ -1,0 +1,29 @@
+"""Numbers for people: counts with their nouns, bytes, durations."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+SPANS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000))
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
+def size_text(size: float) -> str:
+    """Bytes for people, in three digits or so."""
+    unit = 0
+    while size >= 1024 and unit < len(UNITS) - 1:
+        size, unit = size / 1024, unit + 1
+    return f"{size:.0f} {UNITS[unit]}" if unit == 0 or size >= 100 else f"{size:.1f} {UNITS[unit]}"
+
+
+def span_text(milliseconds: int) -> str:
+    """A duration in its largest unit, with the next one: 3 d 4 h."""
+    for (unit, span), (smaller, part) in pairwise(SPANS):
+        if milliseconds >= span:
+            rest = milliseconds % span // part
+            return f"{milliseconds // span} {unit}" + (f" {rest} {smaller}" if rest else "")
+    return f"{milliseconds / 1000:.1f} s"

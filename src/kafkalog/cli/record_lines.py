@@ -1,0 +1,145 @@
+"""Records as JSON lines, written by a kernel straight from their Arrow columns."""
+
+from __future__ import annotations
+
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from kafkalog.kernels import json_lines as kernel
+from kafkalog.kernels.bytes import Bytes
+from kafkalog.kernels.json_lines import Scalar
+from kafkalog.tasks.chunks import Chunks
+
+from .cells import JSON_ENCODINGS
+from .escape import json_safe, json_string
+from .target import Sink
+
+# What `write` needs; it turns them into topic, partition, offset, timestamp, timestampType, key, value, headers.
+COLUMNS = ("topic", "partition", "offset", "timestamp_ms", "timestampType", "key", "value", "headers_raw")
+CHUNK_BYTES = 1 << 20
+THREADS = 2
+HOW = {"utf8": kernel.TEXT, "hex": kernel.HEX, "base64": kernel.BASE64}
+ASCII_END = 0x80
+
+
+class RecordLineWriter:
+    """One JSON object per record. `key_json` and `value_json`, where a batch has them, take the place of what they decode.
+
+    Batches become text on threads of its own, which takes longer than to read them, and are written in order.
+    """
+
+    def __init__(self, sink: Sink, encoding: str) -> None:
+        self.sink = sink
+        self.encoding = encoding
+        self.chunks = Chunks(CHUNK_BYTES)
+        self.pool = ThreadPoolExecutor(THREADS, thread_name_prefix="kafkalog-json")
+        self.waiting: deque[Future[list[tuple[Bytes, int]]]] = deque()
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self.waiting.append(self.pool.submit(self._lines, batch))
+        if len(self.waiting) > THREADS:
+            self._write_first()
+
+    def flush(self) -> None:
+        while self.waiting:
+            self._write_first()
+
+    def finish(self) -> None:
+        self.flush()
+        self.pool.shutdown()
+
+    def _write_first(self) -> None:
+        for chunk, size in self.waiting.popleft().result():
+            self.sink.write(chunk[:size])
+            self.chunks.give_back(chunk)
+
+    def _lines(self, batch: pa.RecordBatch) -> list[tuple[Bytes, int]]:
+        keys, key_how = self._contents(batch, "key")
+        values, value_how = self._contents(batch, "value")
+        columns = _columns(batch, keys, values)
+        tables = kernel.json_tables(ascii_only=_is_ascii(columns))
+        written: list[tuple[Bytes, int]] = []
+        row, out = 0, self.chunks.take()
+        while True:
+            before = row
+            row, size = kernel.write_json_lines(
+                columns, row, batch.num_rows, _prefix(batch), key_how, value_how, HOW[self.encoding], tables, out
+            )
+            if size:
+                written.append((out, size))
+            if row == batch.num_rows:
+                return written
+            # A line may be longer than a chunk.
+            out = self.chunks.take() if row > before else np.empty(4 * len(out), np.uint8)
+
+    def _contents(self, batch: pa.RecordBatch, name: str) -> tuple[pa.Array, int]:
+        """(bytes, how the kernel writes them) of the keys or the values."""
+        if f"{name}_json" not in batch.schema.names:
+            return batch.column(name), HOW[self.encoding]
+        return self._as_json(batch.column(name), batch.column(f"{name}_json")), kernel.RAW
+
+    def _as_json(self, contents: pa.Array, decoded: pa.Array) -> pa.Array:
+        encode = JSON_ENCODINGS[self.encoding]
+        texts = [
+            None if content is None else encode(content) if text is None else json_safe(text)
+            for content, text in zip(contents.to_pylist(), decoded.to_pylist(), strict=True)
+        ]
+        return pa.array([None if text is None else text.encode() for text in texts], pa.binary())
+
+
+def _prefix(batch: pa.RecordBatch) -> NDArray[np.uint8]:
+    """The line up to the offset: a batch is of one partition."""
+    topic, partition = batch.column("topic")[0].as_py(), batch.column("partition")[0].as_py()
+    return np.frombuffer(f'{{"topic":{json_string(topic)},"partition":{partition},"offset":'.encode(), np.uint8)
+
+
+def _columns(batch: pa.RecordBatch, keys: pa.Array, values: pa.Array) -> kernel.RecordTexts:
+    headers = batch.column("headers_raw")
+    pairs = headers.values
+    return kernel.RecordTexts(
+        _numbers(batch.column("offset"), np.int64),
+        _numbers(batch.column("timestamp_ms"), np.int64),
+        _numbers(batch.column("timestampType"), np.int32),
+        _texts(keys),
+        _texts(values),
+        _offsets(headers),
+        _texts(pairs.field(0)),
+        _texts(pairs.field(1)),
+    )
+
+
+def _numbers(column: pa.Array, dtype: type[Scalar]) -> NDArray[Scalar]:
+    """The numbers of a column without nulls; Arrow's own `to_numpy` would load pandas."""
+    size = np.dtype(dtype).itemsize
+    return kernel.readonly(np.frombuffer(column.buffers()[1], dtype, len(column), column.offset * size))
+
+
+def _texts(column: pa.Array) -> kernel.Texts:
+    bitmap, _, content = column.buffers()
+    valid = np.empty(0, np.uint8)
+    if column.null_count:
+        bits = np.unpackbits(np.frombuffer(bitmap, np.uint8), bitorder="little")
+        valid = bits[column.offset : column.offset + len(column)]
+    data = np.frombuffer(content, np.uint8) if content is not None and content.size else np.empty(0, np.uint8)
+    return kernel.Texts(_offsets(column), kernel.readonly(valid), kernel.readonly(data))
+
+
+def _offsets(column: pa.Array) -> NDArray[np.int32]:
+    offsets = column.buffers()[1]
+    if offsets is None or not len(column):
+        return kernel.readonly(np.zeros(1, np.int32))
+    return kernel.readonly(np.frombuffer(offsets, np.int32, len(column) + 1, column.offset * np.dtype(np.int32).itemsize))
+
+
+def _is_ascii(columns: kernel.RecordTexts) -> bool:
+    """Whether there is no byte beyond ASCII in the contents, between what the offsets name."""
+    texts = (columns.keys, columns.values, columns.header_keys, columns.header_values)
+    return all(int(part.max(initial=0)) < ASCII_END for part in (_used(text) for text in texts))
+
+
+def _used(text: kernel.Texts) -> NDArray[np.uint8]:
+    return text.content[text.offsets[0] : text.offsets[-1]]

@@ -1,0 +1,52 @@
+"""`kafkalog transactions`: which are open, and what holds consumers back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from .arguments import parse_time
+from .manual import EXIT_CODES_TEXT
+
+# Written out here because the task needs NumPy, which no help text should load; a test compares them.
+STATES = ("open", "aborted", "committed")
+
+EPILOG = f"""
+Read from batch headers and markers. A read_committed consumer stops at the last stable offset (LSO): where the first open
+transaction begins, else the end. One that has been open longer than 15 minutes (a broker's transaction.max.timeout.ms) is
+hanging: its coordinator has forgotten it, and only the abort command ends it.
+
+\b
+Examples:
+  kafkalog transactions /var/lib/kafka/data
+  kafkalog transactions payments-0 --state aborted --state open
+  kafkalog transactions /var/lib/kafka/data --topic payments --json
+
+{EXIT_CODES_TEXT}"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("path", metavar="PATH")
+@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic; may be given again.")
+@click.option("--partition", "partitions", multiple=True, type=int, metavar="N", help="Only this partition; may be given again.")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(STATES),
+    help="List transactions in this state; may be given again.  [default: open; all with --json]",
+)
+@click.option("--now", callback=parse_time, metavar="TIME", help="What ages are counted to.  [default: the time it is]")
+@click.option(
+    "--bootstrap-server", default="localhost:9092", show_default=True, metavar="HOST:PORT", help="For the abort command."
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object: partitions with their transactions.")
+def transactions(path: str, **options: Any) -> int:
+    """Show the transactions of the logs at PATH.
+
+    PATH is a folder of log.dirs, a topic-partition folder, one segment file, or any of these as s3://bucket/folder.
+    """
+    from .transaction_page import show_transactions
+
+    return show_transactions(path, **options)

@@ -1,0 +1,137 @@
+"""The transactions of partitions, where each partition is stable, and who holds it back."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from kafkalog.errors import CorruptBatch, KafkaLogError, Limits
+from kafkalog.kernels import scan
+from kafkalog.log.batches import read_batches
+from kafkalog.log.headers import replay_transactions
+from kafkalog.log.partition import Partition
+from kafkalog.log.reading import ReadOptions
+from kafkalog.log.report import ReadReport
+from kafkalog.log.transactions import Transaction
+from kafkalog.payloads import decode_transaction_state
+from kafkalog.tables.logs import Logs
+
+STATES = ("open", "aborted", "committed")
+TRANSACTION_TOPIC = "__transaction_state"
+# A broker's transaction.max.timeout.ms: no transaction that its coordinator still knows is older.
+MAX_TRANSACTION_MS = 15 * 60 * 1000
+
+
+@dataclass(frozen=True)
+class PartitionTransactions:
+    """What a partition's headers and markers say. `last_stable_offset` is where a read_committed consumer stops."""
+
+    topic: str
+    partition: int
+    start_offset: int
+    end_offset: int
+    last_stable_offset: int
+    transactions: tuple[Transaction, ...]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many there are in each state."""
+        counts = Counter(found.state for found in self.transactions)
+        return {state: counts[state] for state in STATES}
+
+    @property
+    def holder(self) -> Transaction | None:
+        """The open transaction that begins first: no read_committed consumer gets beyond it."""
+        return min(self.in_states(("open",)), key=lambda found: found.first_offset, default=None)
+
+    def in_states(self, states: Iterable[str]) -> list[Transaction]:
+        wanted = set(states)
+        return [found for found in self.transactions if found.state in wanted]
+
+    def as_dict(self, names: dict[int, str], now_ms: int, states: Iterable[str], server: str) -> dict[str, Any]:
+        """The partition as plain values, for JSON, with its transactions in these states."""
+        holder = self.holder
+        return {
+            "topic": self.topic,
+            "partition": self.partition,
+            "start_offset": self.start_offset,
+            "end_offset": self.end_offset,
+            "last_stable_offset": self.last_stable_offset,
+            "held_back_by": None if holder is None else holder.producer_id,
+            **self.counts,
+            "transactions": [self._transaction(found, names, now_ms, server) for found in self.in_states(states)],
+        }
+
+    def _transaction(self, found: Transaction, names: dict[int, str], now_ms: int, server: str) -> dict[str, Any]:
+        is_open = found.state == "open"
+        marker = ("marker_offset", "marker_timestamp_ms", "coordinator_epoch", "last_stable_offset")
+        return {
+            **{name: None if is_open and name in marker else value for name, value in vars(found).items()},
+            "transactional_id": names.get(found.producer_id),
+            "age_ms": age_ms(found, now_ms),
+            "abort_command": abort_command(self.topic, self.partition, found, server) if is_open else None,
+        }
+
+
+def age_ms(found: Transaction, now_ms: int) -> int:
+    """How long an open transaction has lasted, or another did until its marker, by the timestamps of its producer."""
+    end = now_ms if found.state == "open" else found.marker_timestamp_ms
+    return max(end - found.first_timestamp_ms, 0)
+
+
+def abort_command(topic: str, partition: int, found: Transaction, server: str) -> str:
+    """What ends an open transaction on a running cluster (Kafka 3.0 and newer), ready for a shell."""
+    place = f"--topic {shlex.quote(topic)} --partition {partition} --start-offset {found.first_offset}"
+    return f"kafka-transactions.sh --bootstrap-server {shlex.quote(server)} abort {place}"
+
+
+def read_transactions(
+    partitions: Iterable[Partition], report: ReadReport, limits: Limits | None = None
+) -> Iterator[PartitionTransactions]:
+    """The transactions of each partition, in the order in which they began.
+
+    What could not be read or followed is in the report: markers may be missing there, and transactions look open.
+    """
+    options = ReadOptions(frozenset(), on_damage="skip", limits=limits or Limits())
+    for partition in partitions:
+        replay = replay_transactions(partition, options.limits, ReadReport())
+        end = partition.start_offset
+        for found in read_batches([partition], options, report):
+            end = max(end, int(found.fields[scan.LAST_OFFSET].max()) + 1)
+        first_open = replay.first_open_offset
+        yield PartitionTransactions(
+            partition.topic,
+            partition.partition,
+            partition.start_offset,
+            end,
+            end if first_open is None else first_open,
+            tuple(sorted([*replay.finished, *replay.open.values()], key=lambda found: found.first_offset)),
+        )
+
+
+def transactional_ids(logs: Logs) -> dict[int, str]:
+    """Producer id -> transactional id, as far as partitions of `__transaction_state` lie beside; damage there is passed over."""
+    beside = [found for found in logs.partitions if found.topic == TRANSACTION_TOPIC and not found.state]
+    names: dict[int, str] = {}
+    if not beside:
+        return names
+    try:
+        for batch in Logs(logs.path, beside).read("records", ["key", "value"], on_damage="skip"):
+            for key, value in zip(batch.column("key").to_pylist(), batch.column("value").to_pylist(), strict=True):
+                names.update(_producer(key, value))
+    except KafkaLogError:
+        return names  # names are only a comfort
+    return names
+
+
+def _producer(key: bytes | None, value: bytes | None) -> dict[int, str]:
+    if key is None or value is None:
+        return {}
+    try:
+        record = decode_transaction_state(key, value)
+    except CorruptBatch:
+        return {}
+    return {} if record.value is None else {record.value["producerId"]: record.key["transactionalId"]}
