@@ -67,7 +67,7 @@ class SparkExecutor:
         return int(self.spark.sparkContext.defaultParallelism)
 
     def run(self, tasks: Sequence[IngestTask], on_progress: OnProgress) -> list[TaskResult]:
-        context = self.spark.sparkContext
+        context: Any = self.spark.sparkContext
         group = f"kafkalog-ingest-{tasks[0].run}"
         context.setJobGroup(group, "kafkalog ingest", True)
         try:
@@ -77,7 +77,7 @@ class SparkExecutor:
         except Exception as error:
             raise _own_error(error) from error
         finally:
-            context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+            context.setLocalProperty("spark.jobGroup.id", None)
 
 
 @contextmanager
