@@ -31,6 +31,8 @@ SOURCE = "/broken/orders-0"
 TARGET = "/rescued/orders-0"
 CALLS = ("openat", "mkdir", "write", "fsync", "rename", "unlink", "rmdir", "link", "linkat", "close", "flock", "fcntl")
 
+WRITING = ("mkdir", "write", "fsync", "rename", "link", "linkat")
+
 
 class PowerCut(BaseException):
     """Nothing runs after it, no cleaning up either."""
@@ -320,14 +322,13 @@ def main() -> int:
             continue
         points = list(every_kill_point(job))
         wrong = [line for call, number in points for line in killed(job, call, number)]
-        errors = [line for call, number in points if call in WRITING for line in failed(job, call, number, "ENOSPC")]
-        problems += wrong + errors
-        sys.stdout.write(f"{job.name}: {len(points)} kill points, {len(wrong)} wrong; errors injected, {len(errors)} wrong\n")
+        writes = [(call, number) for call, number in points if call in WRITING]
+        failures = [line for call, number in writes for line in failed(job, call, number, "ENOSPC")]
+        problems += wrong + failures
+        sys.stdout.write(f"{job.name}: {len(points)} kill points, {len(wrong)} wrong\n")
+        sys.stdout.write(f"{job.name}: {len(writes)} calls failing with ENOSPC, {len(failures)} wrong\n")
     sys.stdout.write("".join(f"{line}\n" for line in problems))
     return bool(problems)
-
-
-WRITING = ("mkdir", "write", "fsync", "rename", "link", "linkat")
 
 
 if __name__ == "__main__":
