@@ -185,6 +185,7 @@ def test_the_tail_of_a_large_log_reads_its_end_only(tmp_path: Path, monkeypatch:
         taken.append(len(memoryview(target).cast("B")))
         return read(self, position, target)
 
+    assert offsets(run, tmp_path) == list(range(100_000))
     monkeypatch.setattr(LocalFile, "read_into", counted)
     assert offsets(run, tmp_path, "--tail", 5) == list(range(99_995, 100_000))
     assert sum(taken) < path.stat().st_size // 10

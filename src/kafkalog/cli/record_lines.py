@@ -17,11 +17,13 @@ from kafkalog.tasks.chunks import Chunks
 from .cells import JSON_ENCODINGS
 from .escape import json_safe, json_string
 from .target import Sink
+from .writers import slices
 
 # What `write` needs; it turns them into topic, partition, offset, timestamp, timestampType, key, value, headers.
 COLUMNS = ("topic", "partition", "offset", "timestamp_ms", "timestampType", "key", "value", "headers_raw")
 CHUNK_BYTES = 1 << 20
 THREADS = 2
+ROWS_AT_ONCE = 1 << 12  # what waits to be written is held in memory, and text is larger than records
 HOW = {"utf8": kernel.TEXT, "hex": kernel.HEX, "base64": kernel.BASE64}
 ASCII_END = 0x80
 
@@ -40,9 +42,10 @@ class RecordLineWriter:
         self.waiting: deque[Future[list[tuple[Bytes, int]]]] = deque()
 
     def write(self, batch: pa.RecordBatch) -> None:
-        self.waiting.append(self.pool.submit(self._lines, batch))
-        if len(self.waiting) > THREADS:
-            self._write_first()
+        for part in slices(batch, ROWS_AT_ONCE):
+            self.waiting.append(self.pool.submit(self._lines, part))
+            if len(self.waiting) > THREADS:
+                self._write_first()
 
     def flush(self) -> None:
         while self.waiting:
