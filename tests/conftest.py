@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +15,10 @@ import pytest
 from tests.golden import sets
 
 REQUIRE_ALL = "KAFKALOG_REQUIRE_ALL"
+
+# A shell that runs the suite in the background lets it ignore interrupts, and every command under test would do the same.
+if threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def unavailable(reason: str) -> None:
