@@ -30,7 +30,6 @@ from .memory_store import MemoryStore
 SOURCE = "/broken/orders-0"
 TARGET = "/rescued/orders-0"
 CALLS = ("openat", "mkdir", "write", "fsync", "rename", "unlink", "rmdir", "link", "linkat", "close", "flock", "fcntl")
-
 WRITING = ("mkdir", "write", "fsync", "rename", "link", "linkat")
 
 
