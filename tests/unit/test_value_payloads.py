@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalog.errors import UsageError
@@ -237,3 +237,17 @@ def test_specs_that_make_no_sense_are_refused(arguments: dict[str, Any], message
     with pytest.raises(UsageError) as caught:
         PayloadSpec(**arguments)
     assert message in str(caught.value)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.binary(max_size=40), max_size=20), st.booleans())
+def test_no_bytes_make_the_avro_decoder_raise(values: list[bytes], registry_prefix: bool) -> None:
+    require("fastavro")
+    kinds = ["long", "string", {"type": "array", "items": "int"}, ["null", "bytes"], {"type": "map", "values": "double"}]
+    kinds += [{"type": "enum", "name": "E", "symbols": ["X", "Y"]}, {"type": "long", "logicalType": "timestamp-micros"}]
+    kinds += [{"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}, {"type": "int", "logicalType": "date"}]
+    fields = [{"name": f"f{number}", "type": kind} for number, kind in enumerate(kinds)]
+    for schema in (*kinds, {"type": "record", "name": "A", "fields": fields}):
+        decoder = make_decoder(PayloadSpec("avro", json.dumps(schema), registry_prefix=registry_prefix))
+        decoded, failed = decoder.decode(pa.array(values, pa.binary()))
+        assert len(decoded) == len(failed) == len(values)

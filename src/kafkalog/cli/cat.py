@@ -8,8 +8,7 @@ from typing import Any
 import click
 
 from .manual import EXIT_CODES_TEXT
-from .table import ENCODINGS, FORMATS, read_options
-from .target import STDOUT
+from .table import output_options, read_options
 
 # Written out here because the tasks need Arrow, which no help text should load; a test compares them.
 DECODERS = (
@@ -90,26 +89,8 @@ OWN = tuple(name for name in Request.__dataclass_fields__ if name not in ("path"
 @click.option("--schema", type=click.Path(), metavar="FILE", help="With --decode avro: the schema that values were written with.")
 @click.option("--registry-prefix", is_flag=True, help="With --decode avro: five bytes of a schema registry precede each value.")
 @click.option("--headers", is_flag=True, help="Show headers in text and csv too; the other formats always have them.")
-@click.option("--limit", type=click.IntRange(0), metavar="N", help="At most this many records.")
-@click.option(
-    "--format", type=click.Choice(FORMATS), default=FORMATS[0], show_default=True, help="How records are written; see below."
-)
-@click.option(
-    "--encoding",
-    type=click.Choice(ENCODINGS),
-    default=ENCODINGS[0],
-    show_default=True,
-    help="How keys, values and header values are written in text, json and csv.",
-)
 @read_options
-@click.option(
-    "--output",
-    default=STDOUT,
-    metavar="FILE",
-    help="A file instead of standard output (-). It appears when it is complete, and not at all after an error.",
-)
-@click.option("--report", metavar="FILE", help="Write what was kept and left out, byte range by byte range, as JSON.")
-@click.option("--quiet", is_flag=True, help="No progress, notes or summary on standard error; errors still.")
+@output_options
 def cat(path: str, **options: Any) -> int:
     """Write the records of the logs at PATH.
 

@@ -122,30 +122,45 @@ def read_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that say how rows are written, and where."""
+    for option in reversed(
+        (
+            click.option("--limit", type=click.IntRange(0), metavar="N", help="At most this many rows."),
+            click.option(
+                "--format",
+                type=click.Choice(FORMATS),
+                default=FORMATS[0],
+                show_default=True,
+                help="How rows are written; see below.",
+            ),
+            click.option(
+                "--encoding",
+                type=click.Choice(ENCODINGS),
+                default=ENCODINGS[0],
+                show_default=True,
+                help="How keys, values and other bytes are written in text, json and csv.",
+            ),
+            click.option(
+                "--output",
+                default=STDOUT,
+                metavar="FILE",
+                help="A file instead of standard output (-). It appears when it is complete, and not at all after an error.",
+            ),
+            click.option("--report", metavar="FILE", help="Write what was kept and left out, byte range by byte range, as JSON."),
+            click.option("--quiet", is_flag=True, help="No progress, notes or summary on standard error; errors still."),
+        )
+    ):
+        command = option(command)
+    return command
+
+
 @click.command(epilog=EPILOG)
 @click.argument("name", metavar="TABLE", shell_complete=complete_table)
 @click.argument("path", metavar="PATH")
 @click.option("--columns", callback=parse_names, metavar="A,B", help="Columns, in this order; see docs/tables.md.")
 @read_options
-@click.option("--limit", type=click.IntRange(0), metavar="N", help="At most this many rows.")
-@click.option(
-    "--format", type=click.Choice(FORMATS), default=FORMATS[0], show_default=True, help="How rows are written; see below."
-)
-@click.option(
-    "--encoding",
-    type=click.Choice(ENCODINGS),
-    default=ENCODINGS[0],
-    show_default=True,
-    help="How keys, values and other bytes are written in text, json and csv.",
-)
-@click.option(
-    "--output",
-    default=STDOUT,
-    metavar="FILE",
-    help="A file instead of standard output (-). It appears when it is complete, and not at all after an error.",
-)
-@click.option("--report", metavar="FILE", help="Write what was kept and left out, byte range by byte range, as JSON.")
-@click.option("--quiet", is_flag=True, help="No progress, notes or summary on standard error; errors still.")
+@output_options
 def table(name: str, path: str, **options: Any) -> int:
     """Write TABLE of the logs at PATH.
 

@@ -34,6 +34,8 @@ LOGICAL: Final[dict[tuple[str, str], pa.DataType]] = {
     ("long", "local-timestamp-millis"): pa.timestamp("ms"),
     ("long", "local-timestamp-micros"): pa.timestamp("us"),
 }
+# What fastavro's reader lets out of bytes that are not of the schema: ends, indices of unions and enums, text, times, sizes.
+UNREADABLE: Final = (EOFError, LookupError, ValueError, ArithmeticError, MemoryError, RecursionError)
 
 
 class AvroDecoder:
@@ -63,8 +65,7 @@ class AvroDecoder:
         stream = io.BytesIO(value)
         try:
             found = self.read(stream, self.parsed)
-        except Exception:
-            # The library lets whatever its parser runs into come out: EOFError, IndexError, UnicodeDecodeError, ...
+        except UNREADABLE:
             return False
         if stream.tell() != len(value):
             return False

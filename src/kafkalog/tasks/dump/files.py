@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from kafkalog.errors import UnsupportedFormat
+from kafkalog.errors import KafkaLogError, UnsupportedFormat
 from kafkalog.format.names import BOOTSTRAP_CHECKPOINT, parse_file_name
 
 from .findings import Findings
@@ -112,9 +112,7 @@ def _encoded(lines: Iterable[str]) -> Iterator[bytes]:
             if size > TEXT_BYTES:
                 yield "".join(waiting).encode()
                 waiting, size = [], 0
-    except GeneratorExit:
-        return
-    except Exception:
+    except KafkaLogError:
         yield "".join(waiting).encode()
         raise
     yield "".join(waiting).encode()
