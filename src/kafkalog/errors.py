@@ -7,6 +7,7 @@
     ├── CodecError            loose compressed bytes do not decompress; the segment layer adds file and position
     │   ├── OutputFull        the target buffer is too small; give more room or call it a limit
     │   └── CodecMissing      the library of that codec is not installed
+    ├── LogRefusal            the partition log refused a call by Kafka's rules; one class per error name of Kafka's, below
     └── SegmentError          bad data, with file, byte position, reason code, expected and found
         ├── TornTail          the file ends inside an entry, or in zeros
         ├── CorruptBatch      an entry that cannot be what its writer stored
@@ -19,8 +20,9 @@ Bad data raises nothing outside this tree.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 ERROR, WARNING, INFO = "error", "warning", "info"
 SEVERITIES = (ERROR, WARNING, INFO)
@@ -298,3 +300,134 @@ class UnsupportedFormat(SegmentError):
 
 class SegmentChanged(SegmentError):
     """The file shrank or was replaced while it was read."""
+
+
+class LogRefusal(KafkaLogError):
+    """A call that the rules of Kafka's log forbid. `kafka_name` is the exception that a broker's engine throws for it."""
+
+    kafka_name: ClassVar[str] = "KafkaException"
+
+
+class LogStorageFailure(LogRefusal):
+    """The log cannot be used: its directory failed."""
+
+    kafka_name = "KafkaStorageException"
+
+
+class InvalidArgument(LogRefusal):
+    """An argument outside of what the engine takes."""
+
+    kafka_name = "IllegalArgumentException"
+
+
+class InvalidState(LogRefusal):
+    """A call that makes no sense in the state that the log is in."""
+
+    kafka_name = "IllegalStateException"
+
+
+class CorruptRecord(LogRefusal):
+    """Bytes that are no entry, or whose checksum does not fit."""
+
+    kafka_name = "CorruptRecordException"
+
+
+class InvalidRecord(LogRefusal):
+    """An intact entry that breaks a rule."""
+
+    kafka_name = "InvalidRecordException"
+
+
+class InvalidTimestamp(LogRefusal):
+    """A timestamp too far from the broker's clock."""
+
+    kafka_name = "InvalidTimestampException"
+
+
+class RecordValidation(LogRefusal):
+    """Records that were refused one by one: `cause`, and `record_errors` with the number and the fault of each."""
+
+    kafka_name = "RecordValidationException"
+
+    def __init__(self, cause: LogRefusal, record_errors: Sequence[tuple[int, str]]) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+        self.record_errors = tuple(record_errors)
+
+
+class RecordTooLarge(LogRefusal):
+    """A batch above max.message.bytes."""
+
+    kafka_name = "RecordTooLargeException"
+
+
+class RecordBatchTooLarge(LogRefusal):
+    """More bytes in one call than a segment may hold."""
+
+    kafka_name = "RecordBatchTooLargeException"
+
+
+class UnsupportedForMessageFormat(LogRefusal):
+    """Something that the target message format cannot hold."""
+
+    kafka_name = "UnsupportedForMessageFormatException"
+
+
+class UnsupportedCompressionType(LogRefusal):
+    """A codec that the target message format does not have."""
+
+    kafka_name = "UnsupportedCompressionTypeException"
+
+
+class OffsetOutOfRange(LogRefusal):
+    """An offset that the log does not hold."""
+
+    kafka_name = "OffsetOutOfRangeException"
+
+
+class OffsetsOutOfOrder(LogRefusal):
+    """Offsets of a replicated set that do not increase."""
+
+    kafka_name = "OffsetsOutOfOrderException"
+
+
+class UnexpectedAppendOffset(LogRefusal):
+    """A replicated set that begins before the end of the log."""
+
+    kafka_name = "UnexpectedAppendOffsetException"
+
+
+class InvalidOffset(LogRefusal):
+    """An offset that an index cannot take."""
+
+    kafka_name = "InvalidOffsetException"
+
+
+class OutOfOrderSequence(LogRefusal):
+    """Sequence numbers of an idempotent producer that do not follow the last ones."""
+
+    kafka_name = "OutOfOrderSequenceException"
+
+
+class InvalidProducerEpoch(LogRefusal):
+    """A producer that a newer one with its id has fenced off."""
+
+    kafka_name = "InvalidProducerEpochException"
+
+
+class InvalidTxnState(LogRefusal):
+    """A batch that does not fit the state of its producer's transaction."""
+
+    kafka_name = "InvalidTxnStateException"
+
+
+class TransactionCoordinatorFenced(LogRefusal):
+    """A marker of a coordinator that a newer one has fenced off."""
+
+    kafka_name = "TransactionCoordinatorFencedException"
+
+
+class PolicyViolation(LogRefusal):
+    """An operation that the topic's cleanup.policy forbids."""
+
+    kafka_name = "PolicyViolationException"
