@@ -32,6 +32,10 @@ class Record(NamedTuple):
     value: bytes | None
     headers: Headers = ()
 
+    @property
+    def has_key(self) -> bool:
+        return self.key is not None
+
 
 class Glance(NamedTuple):
     """What is known of a record whose key, value and headers were stepped over."""
