@@ -32,6 +32,7 @@ HEADER = FRAME_MAGIC + b"\x60\x40\x82"
 BROKEN_HEADER = FRAME_MAGIC + b"\x60\x40\x1a"
 END = b"\x00\x00\x00\x00"
 BLOCK_SIZE = 64 << 10
+MAX_BLOCK_SIZE = 4 << 20
 
 _STORED = 0x8000_0000
 _SIZE = 0x7FFF_FFFF
@@ -76,6 +77,21 @@ def decompress(payload: Buffer, out: memoryview, magic: int) -> int:
     except struct.error:
         raise CodecError("lz4: the payload ends inside the frame") from None
     return written
+
+
+def block_stops(source: memoryview, magic: int) -> list[int]:
+    """Where each whole block of a frame ends, as far as sizes can be followed; none if the header is not sound."""
+    stops = []
+    try:
+        position, block_size, flags = _read_descriptor(bytes(source[:_LONGEST_HEADER]), magic)
+        while size := _read_size(source, position)[0] & _SIZE:
+            position += 4 + size + (4 if flags & _BLOCK_CHECKSUM else 0)
+            if position > len(source) or size > block_size:
+                break
+            stops.append(position)
+    except (CodecError, struct.error):
+        pass
+    return stops
 
 
 def _read_block(block: memoryview, size: int, target: memoryview, block_size: int) -> int:
