@@ -1,4 +1,4 @@
-"""Append a set of entries: checked, stamped with offsets, held against what is known of its producers, written, and taken note of.
+"""Append a set of entries: checked, stamped with offsets, held against what is known of its producers, written, taken note of.
 
 The order of these steps is Kafka's, and shows: an append that is refused late has begun its epoch and rolled the log already.
 """

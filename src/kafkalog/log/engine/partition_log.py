@@ -1,7 +1,7 @@
 """The partition log: one folder of segments, written and kept by Kafka's rules.
 
-Given the same calls and the same clock it leaves the files that Kafka's own engine leaves, byte for byte. It is used by one thread
-at a time. What has to be done later (flushing, deleting files, forgetting producers) waits in its schedule until `run_due_tasks`.
+Given the same calls and the same clock it leaves the files that Kafka's own engine leaves, byte for byte. One thread at a time may
+use it. What has to be done later (flushing, deleting files, forgetting producers) waits in its schedule until `run_due_tasks`.
 """
 
 from __future__ import annotations
@@ -105,9 +105,8 @@ class PartitionLog:
         fs = fs or LocalFs()
         clock = clock or SystemClock()
         schedule = schedule or Schedule(clock)
-        guard = StorageGuard(folder)
         make_folders(fs, folder)
-        files = SegmentFiles(folder, LogSegments(), config or LogConfig(), fs=fs, clock=clock, schedule=schedule, guard=guard)
+        files = SegmentFiles(folder, config or LogConfig(), fs=fs, clock=clock, schedule=schedule)
         checkpoint = CheckpointFile(fs, os.path.join(folder, LEADER_EPOCH_CHECKPOINT))
         leader_epochs = LeaderEpochs(checkpoint, schedule, f"{topic}-{partition}")
         settings = ProducerSettings(producer_id_expiration_ms, transaction_verification, max_transaction_timeout_ms)
