@@ -1,7 +1,7 @@
 """The partition log: one folder of segments, written and kept by Kafka's rules.
 
-Given the same calls and the same clock it leaves the files that Kafka's own engine leaves, byte for byte. One thread at a time may
-use it. What has to be done later (flushing, deleting files, forgetting producers) waits in its schedule until `run_due_tasks`.
+Given the same calls and the same clock it leaves the files that Kafka's own engine leaves, byte for byte. One thread at a time
+may use it. What has to be done later (flushing, deleting files, forgetting producers) waits in its schedule for `run_due_tasks`.
 """
 
 from __future__ import annotations

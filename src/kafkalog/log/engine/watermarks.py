@@ -62,7 +62,7 @@ class Watermarks:
         self.update_first_unstable_offset()
 
     def fetch_high_watermark(self) -> OffsetMetadata:
-        """The high watermark with its place in the log; it moves there, to the begin of the entry that holds it or of the next."""
+        """The high watermark with its place in the log; it moves to the begin of the entry that holds it, or of the next."""
         self.local_log.check_open()
         if self._high_watermark.offset_only:
             self._set_high_watermark(self._convert(self.high_watermark))
