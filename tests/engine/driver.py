@@ -364,8 +364,10 @@ class Driver:
             "segment": found.start.segment_base_offset,
             "position": found.start.position,
             "firstEntryIncomplete": found.first_entry_incomplete,
-            "batches": [[entry.base_offset, entry.last_offset] for entry in _file_entries(found.data)],
+            "batches": [],
         }
+        if operation.get("list", True):
+            answer["batches"] = [[entry.base_offset, entry.last_offset] for entry in _file_entries(found.data)]
         if found.is_readable:
             answer["crc32c"] = crc32c(found.data)
         if found.aborted is not None:

@@ -62,8 +62,10 @@ def replay(case: Path, keep: Path | None = None) -> Replay:
                 difference = difference or compare_results(line, expected[line - 1], result, recompressed=recompressed)
                 if difference is not None and keep is None:
                     break
-        except Exception:  # a fault of ours must not hide the other cases
-            difference = difference or Difference(f"line {len(found) + 1} ({operation['op']})", None, traceback.format_exc())
+        except Exception as error:  # a fault of ours must not hide the other cases
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            fault = f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
+            difference = difference or Difference(f"line {len(found) + 1} ({operation['op']})", expected[len(found)], fault)
         finally:
             driver.abandon()
         if keep is not None:
