@@ -169,14 +169,20 @@ def _verify_block(block: memoryview, stored_bytes: int, block_size: int) -> None
 def compress(data: Buffer, level: int | None, magic: int) -> bytes:
     """`data` in independent blocks of 64 KiB, without checksums and content size."""
     source = memoryview(data).cast("B")
-    mode = {"mode": "fast"} if level is None else {"mode": "high_compression", "compression": level}
     parts: list[Buffer] = [BROKEN_HEADER if magic == 0 else HEADER]
     for start in range(0, len(source), BLOCK_SIZE):
         raw = source[start : start + BLOCK_SIZE]
-        block = lz4.block.compress(raw, store_size=False, **mode)
+        block = _compress_block(raw, level)
         if len(block) < len(raw):
             parts += (_uint32.pack(len(block)), block)
         else:
             parts += (_uint32.pack(len(raw) | _STORED), raw)
     parts.append(END)
     return b"".join(parts)
+
+
+def _compress_block(raw: memoryview, level: int | None) -> Buffer:
+    if level is None:  # the same bytes as Kafka's library gives; the package lz4 has an older one with others
+        block: Buffer = cramjam.lz4.compress_block(raw, store_size=False)
+        return block
+    return lz4.block.compress(raw, mode="high_compression", compression=level, store_size=False)
