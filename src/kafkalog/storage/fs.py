@@ -48,6 +48,10 @@ class OpenFile(Protocol):
         """Up to `size` bytes: fewer only at the end of the file."""
         ...
 
+    def read_into(self, position: int, target: memoryview) -> int:
+        """How many bytes were put into `target`: less than it holds only at the end of the file."""
+        ...
+
     def write(self, position: int, data: Buffer) -> None:
         """All of `data`, over what is there or behind it."""
         ...
@@ -148,6 +152,12 @@ class _LocalOpenFile:
         while len(data) < size and (more := os.pread(self._descriptor, size - len(data), position + len(data))):
             data += more
         return data
+
+    def read_into(self, position: int, target: memoryview) -> int:
+        have = 0
+        while have < len(target) and (more := os.preadv(self._descriptor, [target[have:]], position + have)):
+            have += more
+        return have
 
     def write(self, position: int, data: Buffer) -> None:
         written = os.pwrite(self._descriptor, data, position)

@@ -125,6 +125,11 @@ class _SimulatedOpenFile:
     def read(self, position: int, size: int) -> bytes:
         return bytes(self.file.content[position : position + size])
 
+    def read_into(self, position: int, target: memoryview) -> int:
+        data = self.read(position, len(target))
+        target[: len(data)] = data
+        return len(data)
+
     def write(self, position: int, data: Buffer) -> None:
         self.fs.step("write", self.path)
         self.file.change(position, bytes(data))

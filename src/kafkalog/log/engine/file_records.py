@@ -54,6 +54,10 @@ class FileRecords:
     def read(self, position: int, size: int) -> bytes:
         return self._file.read(position, size)
 
+    def read_into(self, position: int, target: memoryview) -> int:
+        """How many bytes of entries were put into `target`."""
+        return self._file.read_into(position, target[: max(0, self.size - position)])
+
     def append(self, data: Buffer) -> None:
         if len(data) > MAX_SIZE - self.size:
             raise InvalidArgument(f"{self.path}: {len(data)} more bytes do not fit behind {self.size}")
