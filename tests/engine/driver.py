@@ -16,7 +16,7 @@ from typing import Any
 
 from crc32c import crc32c
 
-from kafkalog.errors import KafkaLogError, LogRefusal, RecordValidation, StorageError
+from kafkalog.errors import InvalidArgument, KafkaLogError, LogRefusal, RecordValidation, StorageError
 from kafkalog.log.engine.checkpoints import CleanShutdownFlag, OffsetCheckpoint
 from kafkalog.log.engine.cleaner import Cleaner, CleanerSelection, OffsetMap, clean_filthiest
 from kafkalog.log.engine.config import MIN_SEGMENT_BYTES, LogConfig
@@ -226,6 +226,12 @@ class Driver:
             del data[operation["truncate_to"] :]
         if "xor" in operation:
             position, byte = operation["xor"]
+            if position < 0:
+                position += len(data)
+            if position < 0:
+                path.touch()
+                raise InvalidArgument(f"no byte {position} in {path.name}")
+            data.extend(bytes(max(0, position + 1 - len(data))))
             data[position] ^= byte
         if "append" in operation:
             data += base64.b64decode(operation["append"])
@@ -481,7 +487,9 @@ def _error_name(error: Exception) -> str:
         return error.kafka_name
     if isinstance(error, _NoOpenLog):
         return "IllegalStateException"
-    return "KafkaStorageException" if isinstance(error, StorageError) else type(error).__name__
+    if isinstance(error, StorageError):
+        return "KafkaStorageException"
+    return "NoSuchFileException" if isinstance(error, FileNotFoundError) else type(error).__name__
 
 
 def _task_failure(failure: TaskFailure) -> str:
