@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Literal, Protocol
 
+from .lock import broker_lock
+
 PathKind = Literal["file", "folder", "other", "missing"]
 Buffer = bytes | bytearray | memoryview
 
@@ -118,6 +120,10 @@ class Fs(Protocol):
 
     def lock(self, folder: str) -> AbstractContextManager[None]:
         """Hold a folder against every other writer of this kind; BlockingIOError if another one has it."""
+        ...
+
+    def broker_lock(self, log_directory: str) -> AbstractContextManager[None]:
+        """Hold a log directory against brokers; StorageError if one is running there."""
         ...
 
 
@@ -249,3 +255,6 @@ class LocalFs:
             yield
         finally:
             os.close(descriptor)
+
+    def broker_lock(self, log_directory: str) -> AbstractContextManager[None]:
+        return broker_lock(log_directory)
