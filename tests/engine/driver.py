@@ -17,12 +17,13 @@ from typing import Any
 from crc32c import crc32c
 
 from kafkalog.errors import InvalidArgument, KafkaLogError, LogRefusal, RecordValidation, StorageError
+from kafkalog.log.engine.appending import AppendResult
 from kafkalog.log.engine.checkpoints import CleanShutdownFlag, OffsetCheckpoint
 from kafkalog.log.engine.cleaner import Cleaner, CleanerSelection, OffsetMap, clean_filthiest
 from kafkalog.log.engine.config import MIN_SEGMENT_BYTES, LogConfig
 from kafkalog.log.engine.entries import Entry, entry_at, file_entry_size, iter_entries
 from kafkalog.log.engine.offsets import AppendOrigin
-from kafkalog.log.engine.partition_log import AppendResult, PartitionLog
+from kafkalog.log.engine.partition_log import PartitionLog
 from kafkalog.log.engine.producer_state import ProducerState, VerificationGuard
 from kafkalog.log.engine.schedule import ManualClock, Schedule, TaskFailure
 from kafkalog.storage.fs import Fs, LocalFs
