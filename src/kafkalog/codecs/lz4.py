@@ -89,7 +89,7 @@ def block_stops(source: memoryview, magic: int) -> list[int]:
             if position > len(source) or size > block_size:
                 break
             stops.append(position)
-    except (CodecError, struct.error):
+    except (CodecError, IndexError, struct.error):
         pass
     return stops
 
