@@ -187,12 +187,9 @@ def write_batches(
     header_value_valid = columns.header_value_valid
     has_null_keys, has_null_values, has_headers = key_valid.shape[0] > 0, value_valid.shape[0] > 0, headers.shape[0] > 0
     most_records, most_bytes, horizon = settings[MOST_RECORDS], settings[MOST_BYTES], settings[HORIZON]
-    before = settings[BEFORE]
-    room = target.shape[0]
-    number = -1
-    start = np.int64(0)
+    before, room, number = settings[BEFORE], target.shape[0], -1
     at = np.uint64(0)
-    base_offset = base_timestamp = np.int64(0)
+    start = base_offset = base_timestamp = np.int64(0)
     for row in range(first, offsets.shape[0]):
         offset, timestamp = offsets[row], timestamps[row]
         key = np.int64(-1) if has_null_keys and not key_valid[row] else key_offsets[row + 1] - key_offsets[row]
@@ -215,8 +212,7 @@ def write_batches(
                 return NO_ROOM, first, number, start
             base_offset = offset
             base_timestamp = timestamp if horizon == NO_HORIZON else horizon
-            fields[BASE_OFFSET, number] = base_offset
-            fields[BASE_TIMESTAMP, number] = base_timestamp
+            fields[BASE_OFFSET, number], fields[BASE_TIMESTAMP, number] = base_offset, base_timestamp
             fields[MAX_TIMESTAMP, number] = timestamp
             at += np.uint64(HEADER_SIZE)
             size = parts + size_of_varint(timestamp - base_timestamp) + 1
