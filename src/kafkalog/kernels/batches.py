@@ -195,7 +195,8 @@ def write_batches(
         key = np.int64(-1) if has_null_keys and not key_valid[row] else key_offsets[row + 1] - key_offsets[row]
         value = np.int64(-1) if has_null_values and not value_valid[row] else value_offsets[row + 1] - value_offsets[row]
         parts = 2 + _size_of_bytes(key) + _size_of_bytes(value)
-        if has_headers:
+        header_count = headers[row + 1] - headers[row] if has_headers else np.int64(0)
+        if header_count:
             parts += _size_of_headers(headers, header_key_offsets, header_value_offsets, header_value_valid, row) - 1
         if offset <= before or timestamp < -1:
             return BAD_OFFSET if offset <= before else BAD_TIMESTAMP, row, max(number, 0), start
@@ -227,7 +228,7 @@ def write_batches(
         at = store_varint(target, at, offset - base_offset)
         at = store_bytes(target, at, keys, key_offsets[row], key)
         at = store_bytes(target, at, values, value_offsets[row], value)
-        if has_headers:
+        if header_count:
             at = _store_headers(
                 headers, header_keys, header_key_offsets, header_values, header_value_offsets, header_value_valid, row, target, at
             )
