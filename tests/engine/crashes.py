@@ -27,6 +27,7 @@ ABORTED, MARKER = b"aborted", b"marker"
 CONFIG = LogConfig.of(
     {"internal.segment.bytes": 700, "index.interval.bytes": 100, "segment.index.bytes": 240, "file.delete.delay.ms": 0}
 )
+PREALLOCATED = CONFIG.with_settings({"preallocate": "true"})
 Watch = Callable[[int, str, str], bool | None]
 
 
@@ -61,8 +62,9 @@ class Promise:
 class Run:
     """Work on a log that makes promises: appends with rolls, flushes, a truncation, retention, clean stops and a restart."""
 
-    def __init__(self, fs: SimulatedFs) -> None:
+    def __init__(self, fs: SimulatedFs, config: LogConfig = CONFIG) -> None:
         self.fs = fs
+        self.config = config
         self.clock = ManualClock(NOW)
         self.promise = Promise()
         self.sequence = 0
@@ -70,7 +72,7 @@ class Run:
 
     def work(self) -> None:
         with LogDirectory(ROOT, fs=self.fs, clock=self.clock) as directory:
-            log = directory.open_log("t", 0, CONFIG)
+            log = directory.open_log("t", 0, self.config)
             self.append(log, 7)
             self.abort_transaction(log)
             self.flush(log)
@@ -78,7 +80,7 @@ class Run:
             self.append(log, 6)
         self.all_durable(log)
         with LogDirectory(ROOT, fs=self.fs, clock=self.clock) as directory:
-            log = directory.open_log("t", 0, CONFIG)
+            log = directory.open_log("t", 0, self.config)
             self.append(log, 2)
             self.truncate(log, 5)
             self.append(log, 8)
@@ -144,22 +146,23 @@ def stored_values(log: PartitionLog) -> dict[int, bytes]:
     return values
 
 
-def check_image(image: Files, promise: Promise) -> list[str]:
+def check_image(image: Files, run: Run) -> list[str]:
     """What is wrong with what the engine makes of a disk after a cut."""
+    promise = run.promise
     fs = SimulatedFs(image)
     clock = ManualClock(NOW)
     with LogDirectory(ROOT, fs=fs, clock=clock) as directory:
-        log = directory.open_log("t", 0, CONFIG)
+        log = directory.open_log("t", 0, run.config)
         values = stored_values(log)
         wrong = promise.holds(log, values) + _index_faults(log)
         if MARKER in values.values() and not log.collect_aborted_transactions(0, log.log_end_offset):
             wrong.append("the marker of an abort is there, but not its transaction in the index")
         end = log.log_end_offset
-        again = Run(fs)
+        again = Run(fs, run.config)
         again.epoch = 99
         again.append(log, 1)
     with LogDirectory(ROOT, fs=fs, clock=clock) as directory:
-        log = directory.open_log("t", 0, CONFIG)
+        log = directory.open_log("t", 0, run.config)
         if log.log_end_offset != end + 1:
             wrong.append(f"after one more record and a clean stop it ends at {log.log_end_offset}, not {end + 1}")
     return wrong
@@ -182,9 +185,9 @@ def start_files() -> Files:
     return {f"{ROOT}/meta.properties": b"version=1\n"}
 
 
-def count_steps(skipped: Callable[[str, str], bool] | None = None) -> int:
-    fs = SimulatedFs(start_files(), _watch(1 << 60, skipped))
-    Run(fs).work()
+def count_steps(config: LogConfig = CONFIG) -> int:
+    fs = SimulatedFs(start_files())
+    Run(fs, config).work()
     return fs.steps
 
 
@@ -198,15 +201,20 @@ def _watch(cut: int, skipped: Callable[[str, str], bool] | None) -> Watch:
 
 
 def power_cuts(
-    every_cut: int = 1, every_image: int = 1, skipped: Callable[[str, str], bool] | None = None, first_only: bool = False
+    every_cut: int = 1,
+    every_image: int = 1,
+    *,
+    config: LogConfig = CONFIG,
+    skipped: Callable[[str, str], bool] | None = None,
+    first_only: bool = False,
 ) -> tuple[int, list[str]]:
     """(images looked at, what was wrong), with the power cut before steps; `skipped` says which syncs do nothing."""
     wrong: list[str] = []
     images = 0
     seen: set[int] = set()
-    for cut in [*range(1, count_steps(skipped) + 1, every_cut), 1 << 60]:
+    for cut in [*range(1, count_steps(config) + 1, every_cut), 1 << 60]:
         fs = SimulatedFs(start_files(), _watch(cut, skipped))
-        run = Run(fs)
+        run = Run(fs, config)
         with suppress(PowerCut):
             run.work()
         for image in fs.images(every_image, cut % every_image):
@@ -215,17 +223,17 @@ def power_cuts(
                 continue
             seen.add(key)
             images += 1
-            wrong += [f"cut before step {cut}: {fault}" for fault in _checked(image, run.promise)]
+            wrong += [f"cut before step {cut}: {fault}" for fault in _checked(image, run)]
             if wrong and first_only:
                 return images, wrong
     return images, wrong
 
 
-def failing_steps(number: int) -> tuple[int, list[str]]:
+def failing_steps(number: int, every: int = 1) -> tuple[int, list[str]]:
     """(steps made to fail, what was wrong): the failure is told as one of ours, and what was promised before it holds."""
     wrong: list[str] = []
     steps = count_steps()
-    for failing in range(1, steps + 1):
+    for failing in range(1, steps + 1, every):
         fs = SimulatedFs(start_files(), _fail_at(failing, number))
         run = Run(fs)
         try:
@@ -235,7 +243,7 @@ def failing_steps(number: int) -> tuple[int, list[str]]:
         except Exception as error:
             wrong.append(f"step {failing} failed with {error!r}")
         fs.watch = None
-        wrong += [f"after the failure of step {failing}: {fault}" for fault in _checked(fs.files(), run.promise)]
+        wrong += [f"after the failure of step {failing}: {fault}" for fault in _checked(fs.files(), run)]
     return steps, wrong
 
 
@@ -247,14 +255,17 @@ def _fail_at(failing: int, number: int) -> Watch:
     return watch
 
 
-def _checked(image: Files, promise: Promise) -> list[str]:
+def _checked(image: Files, run: Run) -> list[str]:
     try:
-        return check_image(image, promise)
+        return check_image(image, run)
     except Exception as error:  # whatever it is: a log that cannot be opened is what this looks for
         return [f"{type(error).__name__}: {error}"]
 
 
 if __name__ == "__main__":
-    looked_at, faults = power_cuts()
-    sys.stdout.write("\n".join([*faults[:20], f"{looked_at} images, {len(faults)} wrong"]) + "\n")
-    sys.exit(bool(faults))
+    found_wrong = False
+    for name, settings in (("plain", CONFIG), ("preallocated", PREALLOCATED)):
+        looked_at, faults = power_cuts(config=settings)
+        sys.stdout.write("\n".join([*faults[:20], f"{name}: {looked_at} images, {len(faults)} wrong"]) + "\n")
+        found_wrong |= bool(faults)
+    sys.exit(found_wrong)
