@@ -379,6 +379,12 @@ class UnsupportedCompressionType(LogRefusal):
     kafka_name = "UnsupportedCompressionTypeException"
 
 
+class BrokenSnappy(LogRefusal):
+    """A snappy block that claims to be larger than any; Kafka's library meets it with an error of its own."""
+
+    kafka_name = "SnappyError"
+
+
 class OffsetOutOfRange(LogRefusal):
     """An offset that the log does not hold."""
 
@@ -401,6 +407,28 @@ class InvalidOffset(LogRefusal):
     """An offset that an index cannot take."""
 
     kafka_name = "InvalidOffsetException"
+
+
+class SegmentOffsetOverflow(LogRefusal):
+    """An offset too far from the base offset of its segment. `segment` is that segment: opening a log splits it."""
+
+    kafka_name = "LogSegmentOffsetOverflowException"
+
+    def __init__(self, message: str, segment: object) -> None:
+        super().__init__(message)
+        self.segment = segment
+
+
+class IndexOffsetOverflow(LogRefusal):
+    """An offset too far from the base offset of its index."""
+
+    kafka_name = "IndexOffsetOverflowException"
+
+
+class CorruptIndex(LogRefusal):
+    """An index file that cannot be what was written; it is made anew."""
+
+    kafka_name = "CorruptIndexException"
 
 
 class OutOfOrderSequence(LogRefusal):
@@ -427,7 +455,19 @@ class TransactionCoordinatorFenced(LogRefusal):
     kafka_name = "TransactionCoordinatorFencedException"
 
 
+class InconsistentTopicId(LogRefusal):
+    """The folder belongs to another topic of that name."""
+
+    kafka_name = "InconsistentTopicIdException"
+
+
 class PolicyViolation(LogRefusal):
     """An operation that the topic's cleanup.policy forbids."""
 
     kafka_name = "PolicyViolationException"
+
+
+class CleaningFailed(LogRefusal):
+    """A log of which nobody can tell what is to be cleaned; `__cause__` says why."""
+
+    kafka_name = "LogCleaningException"

@@ -1,0 +1,210 @@
+"""Append Arrow tables: batches as a producer would make them, with offsets, epoch and checks of the leader that takes them.
+
+Batches are written many at a time, but rolled and indexed as if each had come alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkalog import codecs
+from kafkalog.errors import InvalidRecord, InvalidTimestamp, RecordTooLarge, UsageError
+from kafkalog.kernels import scan
+from kafkalog.kernels.bytes import Ints
+from kafkalog.segment.encode import Run, encode_messages, encode_runs
+
+from .appending import AppendRequest, AppendResult, append_stamped, note_producers
+from .config import MAX_LONG, LogConfig
+from .entries import iter_entries
+from .indexes import MAX_RELATIVE_OFFSET
+from .log_segment import MAX_TIMESTAMP
+from .offsets import NO_TIMESTAMP, AppendOrigin, OffsetMetadata
+from .producer_checks import ProducerAnalysis, analyze_producers
+from .producer_state import TRANSACTION_VERSION_UNKNOWN, VerificationGuard
+from .validation import target_compression
+
+if TYPE_CHECKING:
+    from .partition_log import PartitionLog
+
+
+@dataclass(frozen=True)
+class Producer:
+    """Who the records come from; without an id nobody in particular."""
+
+    producer_id: int = -1
+    producer_epoch: int = -1
+    base_sequence: int = -1
+    is_transactional: bool = False
+
+    @property
+    def is_idempotent(self) -> bool:
+        return self.producer_id >= 0
+
+
+def append_table(
+    log: PartitionLog,
+    table: pa.Table | pa.RecordBatch,
+    codec: str,
+    level: int | None,
+    batch_bytes: int,
+    leader_epoch: int,
+    producer: Producer,
+) -> AppendResult:
+    """Append the rows of `table`."""
+    now_ms = log.clock.now_ms()
+    _check_rows(table, log.config, now_ms)
+    target = codecs.codec_id(codec)
+    if log.config.compression_type != "producer":
+        target, level = target_compression(log.config, target)
+    options = _options(log, codecs.NAMES[target], level, batch_bytes, now_ms)
+    request = AppendRequest(AppendOrigin.CLIENT, leader_epoch, None, TRANSACTION_VERSION_UNKNOWN)
+    if log.config.magic == 2:
+        if producer.is_transactional:
+            request = replace(request, verification=_verification(log, producer))
+        appends = _append_batches(log, encode_runs(table, leader_epoch=leader_epoch, **asdict(producer), **options), request)
+    else:
+        appends = _append_messages(log, _encoded_messages(log, table, producer, options), request)
+    result = AppendResult(-1, -1, -1, NO_TIMESTAMP, NO_TIMESTAMP, log.log_start_offset, codec, 0, 0, 0)
+    for appended in appends:
+        result = appended if result.first_offset < 0 else _together(result, appended)
+    return replace(result, source_codec=codec, log_append_time=now_ms if log.config.log_append_time else NO_TIMESTAMP)
+
+
+def _check_rows(table: pa.Table | pa.RecordBatch, config: LogConfig, now_ms: int) -> None:
+    """The rules of a leader for records, where they can be broken by rows of a table."""
+    names = table.schema.names
+    if config.compact and ("key" not in names or table.column("key").null_count):
+        raise InvalidRecord("a topic that is compacted takes no records without a key")
+    if config.log_append_time:
+        return
+    times = _timestamps(table)
+    if times is None:
+        return
+    limits = pc.min_max(pc.filter(times, pc.not_equal(times, NO_TIMESTAMP))).as_py()
+    oldest, newest = limits["min"], limits["max"]
+    if newest is not None and newest - now_ms > config.message_timestamp_after_max_ms:
+        raise InvalidTimestamp(f"timestamp {newest} is further ahead of {now_ms} than message.timestamp.after.max.ms allows")
+    before_ms = config.message_timestamp_before_max_ms
+    if oldest is not None and before_ms != MAX_LONG and now_ms - oldest > before_ms:
+        raise InvalidTimestamp(f"timestamp {oldest} is further behind {now_ms} than message.timestamp.before.max.ms allows")
+
+
+def _timestamps(table: pa.Table | pa.RecordBatch) -> pa.ChunkedArray | pa.Array | None:
+    if "timestamp_ms" in table.schema.names:
+        return table.column("timestamp_ms").cast(pa.int64())
+    if "timestamp" in table.schema.names:
+        return table.column("timestamp").cast(pa.timestamp("ms"), safe=False).cast(pa.int64())
+    return None
+
+
+def _options(log: PartitionLog, codec: str, level: int | None, batch_bytes: int, now_ms: int) -> dict[str, Any]:
+    """What batches and messages have in common."""
+    return {
+        "codec": codec,
+        "level": level,
+        "base_offset": log.log_end_offset,
+        "batch_bytes": min(batch_bytes, log.config.max_message_bytes, log.config.segment_bytes),
+        "log_append_time_ms": now_ms if log.config.log_append_time and log.config.magic else None,
+    }
+
+
+def _encoded_messages(
+    log: PartitionLog, table: pa.Table | pa.RecordBatch, producer: Producer, options: dict[str, Any]
+) -> Iterator[bytes]:
+    if producer.is_idempotent:
+        raise UsageError(f"v{log.config.magic} messages have no place for a producer id")
+    return encode_messages(table, magic=log.config.magic, **options)
+
+
+def _verification(log: PartitionLog, producer: Producer) -> VerificationGuard | None:
+    """We are the only writer, so there is no coordinator to ask whether the transaction is open: it is now."""
+    return log.start_verification(producer.producer_id, producer.base_sequence, producer.producer_epoch, False)
+
+
+def _append_batches(log: PartitionLog, runs: Iterator[Run], request: AppendRequest) -> Iterator[AppendResult]:
+    for run in runs:
+        start = 0
+        while start < run.fields.shape[1]:
+            stop = start + _begin_piece(log, run.fields[:, start:])
+            piece = run.part(start, stop)
+            appended = _append_piece(log, piece, request)
+            if appended is not None:
+                yield appended
+            else:
+                yield from (append_stamped(log, bytes(each), request) for each in piece.batches())
+            start = stop
+
+
+def _begin_piece(log: PartitionLog, fields: Ints) -> int:
+    """How many of these batches go into the active segment together, at least one; it is rolled first if it has to be."""
+    sizes, timestamps = fields[scan.SIZE], fields[scan.MAX_TIMESTAMP]
+    size, timestamp, last_offset = int(sizes[0]), int(timestamps[0]), int(fields[scan.LAST_OFFSET, 0])
+    if size > log.config.max_message_bytes:
+        raise RecordTooLarge(f"a batch of {size} bytes; max.message.bytes is {log.config.max_message_bytes}")
+    active = log.active_segment
+    if active.should_roll(log.config, size, timestamp, last_offset):
+        active = log.roll(int(fields[scan.BASE_OFFSET, 0]))
+    slots = min(index.capacity - index.entry_count for index in (active.offset_index, active.time_index))
+    oldest = active.first_batch_timestamp if active.size else timestamp
+    fits = (
+        (np.cumsum(sizes) <= log.config.segment_bytes - active.size)
+        & (sizes <= log.config.max_message_bytes)
+        & (timestamps - oldest <= log.config.max_segment_ms - active.roll_jitter_ms)
+        & (fields[scan.LAST_OFFSET] - active.base_offset <= MAX_RELATIVE_OFFSET)
+    )
+    fits[max(1, slots - 1) :] = False
+    fits[0] = True
+    if oldest < 0 or oldest == MAX_TIMESTAMP:  # the segment goes by the clock, of which nothing is known in advance
+        return 1
+    return len(fits) if fits.all() else int(np.argmin(fits))
+
+
+def _append_piece(log: PartitionLog, piece: Run, request: AppendRequest) -> AppendResult | None:
+    """Append batches of one segment; None if one of them was appended before.
+
+    They are this leader's own, so nothing is left to be checked but their producer.
+    """
+    fields = piece.fields
+    first_offset, last_offset = int(fields[scan.BASE_OFFSET, 0]), int(fields[scan.LAST_OFFSET, -1])
+    with log.guard.doing("appending"):
+        log.local_log.check_open()
+        log.leader_epochs.assign(request.leader_epoch, first_offset)
+        segment = log.active_segment
+        analysis = ProducerAnalysis()
+        if fields[scan.PRODUCER_ID, 0] >= 0:
+            append_at = OffsetMetadata(first_offset, segment.base_offset, segment.size)
+            checks = request.origin, request.verification, request.transaction_version
+            analysis = analyze_producers(log.producers, iter_entries(piece.data), append_at, *checks)
+            if analysis.duplicate is not None:
+                return None
+        log.local_log.append(last_offset, piece.data)
+        log.watermarks.follow_log_end()
+        note_producers(log, segment, analysis, last_offset)
+        if log.local_log.unflushed_messages >= log.config.flush_messages:
+            log.flush()
+    newest, size, count = int(fields[scan.MAX_TIMESTAMP].max()), len(piece.data), last_offset - first_offset + 1
+    times = newest, NO_TIMESTAMP, log.log_start_offset
+    return AppendResult(first_offset, last_offset, request.leader_epoch, *times, "", size, count, 0)
+
+
+def _append_messages(log: PartitionLog, sets: Iterator[bytes], request: AppendRequest) -> Iterator[AppendResult]:
+    """Append sets of v0 or v1 messages, one at a time."""
+    for data in sets:
+        yield append_stamped(log, data, request)
+
+
+def _together(first: AppendResult, then: AppendResult) -> AppendResult:
+    return replace(
+        then,
+        first_offset=first.first_offset,
+        max_timestamp=max(first.max_timestamp, then.max_timestamp),
+        valid_bytes=first.valid_bytes + then.valid_bytes,
+        message_count=first.message_count + then.message_count,
+        records_converted=first.records_converted + then.records_converted,
+    )

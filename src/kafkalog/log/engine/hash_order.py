@@ -1,0 +1,87 @@
+"""The order in which Java's HashMap gives out keys of type Long: that of the entries of a `.snapshot`.
+
+A key's place is its hash folded to the number of buckets; within a bucket it is the order of insertion. The table doubles when it
+is three quarters full, or when a bucket of a small table gets long, and never shrinks. In a large table a bucket of nine keys
+becomes a tree, whose order is not followed here: ids that brokers give out do not collide so often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, Generic, TypeVar
+
+FIRST_CAPACITY: Final = 16
+MIN_TREE_CAPACITY: Final = 64  # below this a long bucket makes the table grow
+
+Value = TypeVar("Value")
+
+
+def bucket(key: int, capacity: int) -> int:
+    """The number of the bucket that holds `key`."""
+    folded = (key ^ (key >> 32 & 0xFFFFFFFF)) & 0xFFFFFFFF
+    return (folded ^ folded >> 16) & (capacity - 1)
+
+
+class HashMap(Generic[Value]):
+    """A map with keys of type Long. Iterates over its values in Java's order; `entries` is a plain dict of the same."""
+
+    __slots__ = ("_capacity", "entries")
+
+    longest_chain: int = 8
+
+    def __init__(self) -> None:
+        self.entries: dict[int, Value] = {}
+        self._capacity = FIRST_CAPACITY
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def put(self, key: int, value: Value) -> None:
+        is_new = key not in self.entries
+        self.entries[key] = value
+        if is_new:
+            self._grow_for_chain(key)
+            self._grow_if_full()
+
+    def remove_all(self, keys: Iterable[int]) -> None:
+        for key in keys:
+            del self.entries[key]
+
+    def clear(self) -> None:
+        self.entries.clear()
+
+    def __iter__(self) -> Iterator[Value]:
+        return iter([self.entries[key] for key in sorted(self._chained(), key=lambda key: bucket(key, self._capacity))])
+
+    def _chained(self) -> Iterable[int]:
+        """The keys, those of each bucket in its order."""
+        return self.entries
+
+    def _grow_if_full(self) -> None:
+        if len(self.entries) > self._capacity * 3 // 4:
+            self._capacity *= 2
+
+    def _grow_for_chain(self, key: int) -> None:
+        if self._capacity < MIN_TREE_CAPACITY and len(self.entries) > self.longest_chain:
+            own = bucket(key, self._capacity)
+            if sum(bucket(other, self._capacity) == own for other in self.entries) > self.longest_chain:
+                self._capacity *= 2
+
+
+class NewestFirstMap(HashMap[Value]):
+    """A map that is filled by `compute_if_absent` only: a new key goes before the others of its bucket, and growing comes late."""
+
+    __slots__ = ()
+
+    longest_chain = 7
+
+    def compute_if_absent(self, key: int, compute: Callable[[], Value]) -> Value:
+        self._grow_if_full()
+        value = self.entries.get(key)
+        if value is None:
+            value = self.entries[key] = compute()
+            self._grow_for_chain(key)
+        return value
+
+    def _chained(self) -> Iterable[int]:
+        return list(self.entries)[::-1]
