@@ -96,7 +96,7 @@ def test_quick_reads_headers_only(run: Run, full: Path) -> None:
 
 @pytest.mark.parametrize("columns", [60, 80, 120])
 def test_a_terminal_of_any_width_is_enough(full: Path, columns: int) -> None:
-    shown = run_on_terminal("profile", full, "--now", NOW, columns=columns)
+    shown = run_on_terminal("profile", full, "--now", NOW, "--quiet", columns=columns)
     assert shown.code == 0
     lines = without_styles(shown.text).splitlines()
     bars = [line for line in lines if any(mark in line for mark in BAR)]

@@ -113,7 +113,7 @@ def test_a_full_table_is_never_more_wrong_than_it_says(most: int) -> None:
     shown = {item.name: item.bytes for item in found.items}
     for name, size in true.items():
         assert shown.get(name, 0) <= size <= shown.get(name, 0) + found.error_bytes
-    assert found.error_bytes <= 2 * sum(true.values()) / most
+    assert found.error_bytes <= 4 * sum(true.values()) / most
 
 
 def test_a_table_with_room_is_exact_and_keeps_the_beginning_of_long_names() -> None:

@@ -6,7 +6,7 @@ the rest once there is room. All arithmetic stays within 63 bits, so that it giv
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -22,15 +22,12 @@ FINISH_FACTORS = 0x21F0AAAD, 0x735A2D97  # with shifts of 16, 15, 15 every bit o
 SLOT_SHIFT = 24  # the bits below choose the keys of a sample, so they cannot choose the slot
 
 
-class Items(NamedTuple):
-    """A table of things by id, a place per slot. `labels` has the same room for each slot, for the first bytes of the thing."""
-
-    ids: Ints
-    bytes: Ints
-    records: Ints
-    owners: Ints
-    label_sizes: Ints
-    labels: Bytes
+# Columns of the tables: a slot is a row, so that to look at one costs one line of the cache. Every table has the ids first.
+ID = 0
+BYTES, RECORDS, OWNER, LABEL_SIZE = range(1, 5)  # of a table of things; `labels` has room for the first bytes of each beside it
+ITEM_FIELDS = 5
+LAST_SHARE = 1  # of a table of keys
+KEY_FIELDS = 2
 
 
 @inline
@@ -148,18 +145,19 @@ def sum_runs(values: Ints, weights: Ints, counts: Ints, runs: Ints) -> Int:
 
 
 @inline
-def _find_slot(ids: Ints, wanted: Int) -> Int:
+def _find_slot(table: Ints, wanted: Int) -> Int:
     """The slot that has the id, or the free one where it belongs; there is always a free one."""
-    mask = ids.shape[0] - 1
+    mask = table.shape[0] - 1
     slot = (wanted >> SLOT_SHIFT) & mask
-    while ids[np.uint64(slot)] != FREE and ids[np.uint64(slot)] != wanted:
+    while table[np.uint64(slot), ID] != FREE and table[np.uint64(slot), ID] != wanted:
         slot = (slot + 1) & mask
     return slot
 
 
 @kernel
 def add_items(
-    items: Items,
+    table: Ints,
+    labels: Bytes,
     used: Int,
     room: Int,
     ids: Ints,
@@ -172,37 +170,36 @@ def add_items(
     first: Int,
 ) -> tuple[Int, Int]:
     """(row that found no room, or the number of rows; slots in use) after the rows from `first` on."""
-    table, total, records, owners, label_sizes, labels = items
     width = labels.shape[0] // table.shape[0]
     for row in range(first, ids.shape[0]):
         if ids[row] == FREE:
             continue
         slot = _find_slot(table, ids[row])
-        if table[slot] == FREE:
+        if table[slot, ID] == FREE:
             if used == room:
                 return row, used
             used += 1
-            table[slot], total[slot], records[slot] = ids[row], 0, 0
-            owners[slot], label_sizes[slot] = owner, sizes[row]
+            table[slot, ID], table[slot, BYTES], table[slot, RECORDS] = ids[row], 0, 0
+            table[slot, OWNER], table[slot, LABEL_SIZE] = owner, sizes[row]
             copy_bytes(content, starts[row], labels, slot * width, min(sizes[row], width))
-        total[slot] += weights[row]
-        records[slot] += counts[row]
+        table[slot, BYTES] += weights[row]
+        table[slot, RECORDS] += counts[row]
     return ids.shape[0], used
 
 
 @kernel
-def move_items(source: Items, target: Items, less: Int) -> Int:
-    """The number of items put into an empty table, each `less` bytes lighter; without those that have none left."""
-    width = source.labels.shape[0] // source.ids.shape[0]
+def move_items(table: Ints, labels: Bytes, new_table: Ints, new_labels: Bytes, less: Int) -> Int:
+    """The number of things put into an empty table, each `less` bytes lighter; without those that have none left."""
+    width = labels.shape[0] // table.shape[0]
     used = 0
-    for old in range(source.ids.shape[0]):
-        rest = source.bytes[old] - less
-        if source.ids[old] == FREE or (rest <= 0 and less > 0):
+    for old in range(table.shape[0]):
+        if table[old, ID] == FREE or (table[old, BYTES] <= less and less > 0):
             continue
-        slot = _find_slot(target.ids, source.ids[old])
-        target.ids[slot], target.bytes[slot], target.records[slot] = source.ids[old], rest, source.records[old]
-        target.owners[slot], target.label_sizes[slot] = source.owners[old], source.label_sizes[old]
-        copy_bytes(source.labels, old * width, target.labels, slot * width, width)
+        slot = _find_slot(new_table, table[old, ID])
+        for field in range(ITEM_FIELDS):
+            new_table[slot, field] = table[old, field]
+        new_table[slot, BYTES] -= less
+        copy_bytes(labels, old * width, new_labels, slot * width, width)
         used += 1
     return used
 
@@ -214,9 +211,9 @@ def _is_sampled(wanted: Int, salt: Int, mask: Int) -> Any:
 
 @kernel
 def add_keys(
-    table: Ints, lasts: Ints, used: Int, room: Int, salt: Int, mask: Int, ids: Ints, shares: Ints, has_value: Bytes, first: Int
+    table: Ints, used: Int, room: Int, salt: Int, mask: Int, ids: Ints, shares: Ints, has_value: Bytes, first: Int
 ) -> tuple[Int, Int]:
-    """(row that found no room, or the number of rows; slots in use): `lasts` has the share of the last record of each key.
+    """(row that found no room, or the number of rows; slots in use): the table has the share of the last record of each key.
 
     That of a tombstone is ~share, which is negative. Only keys of the sample count, those whose bits under `mask` are the salt's.
     """
@@ -224,22 +221,22 @@ def add_keys(
         if ids[row] == FREE or not _is_sampled(ids[row], salt, mask):
             continue
         slot = _find_slot(table, ids[row])
-        if table[slot] == FREE:
+        if table[slot, ID] == FREE:
             if used == room:
                 return row, used
             used += 1
-            table[slot] = ids[row]
-        lasts[slot] = shares[row] if has_value[row] else ~shares[row]
+            table[slot, ID] = ids[row]
+        table[slot, LAST_SHARE] = shares[row] if has_value[row] else ~shares[row]
     return ids.shape[0], used
 
 
 @kernel
-def move_keys(table: Ints, lasts: Ints, new_table: Ints, new_lasts: Ints, salt: Int, mask: Int) -> Int:
+def move_keys(table: Ints, new_table: Ints, salt: Int, mask: Int) -> Int:
     """The number of keys put into an empty table: those that are in the sample."""
     used = 0
     for old in range(table.shape[0]):
-        if table[old] != FREE and _is_sampled(table[old], salt, mask):
-            slot = _find_slot(new_table, table[old])
-            new_table[slot], new_lasts[slot] = table[old], lasts[old]
+        if table[old, ID] != FREE and _is_sampled(table[old, ID], salt, mask):
+            slot = _find_slot(new_table, table[old, ID])
+            new_table[slot, ID], new_table[slot, LAST_SHARE] = table[old, ID], table[old, LAST_SHARE]
             used += 1
     return used

@@ -19,7 +19,7 @@ from kafkalog.kernels.bytes import Bytes, Ints
 from .result import Compaction, Count, Estimate
 
 FIRST_SLOTS = 1 << 10
-MOST_SLOTS = 1 << 20
+MOST_SLOTS = 1 << 18
 GROWTH = 4
 NORMAL_QUANTILE = 1.959964  # 95 % of a normal distribution lie within so many standard deviations
 
@@ -49,7 +49,7 @@ class LastRecords:
     def __init__(self, salt: int, most_slots: int = MOST_SLOTS) -> None:
         self.salt = salt
         self.most_slots = most_slots
-        self.table, self.shares = _empty(min(FIRST_SLOTS, most_slots))
+        self.table = _empty(min(FIRST_SLOTS, most_slots))
         self.used = 0
         self.level = 0
 
@@ -63,7 +63,7 @@ class LastRecords:
         while True:
             room = len(self.table) // 2
             row, self.used = kernel.add_keys(
-                self.table, self.shares, self.used, room, self.salt, self.mask, ids, shares, has_value, row
+                self.table, self.used, room, self.salt, self.mask, ids, shares, has_value, row
             )
             if row == len(ids):
                 return
@@ -73,12 +73,12 @@ class LastRecords:
         slots = min(len(self.table) * GROWTH, self.most_slots)
         if slots == len(self.table):
             self.level += 1
-        table, shares = _empty(slots)
-        self.used = kernel.move_keys(self.table, self.shares, table, shares, self.salt, self.mask)
-        self.table, self.shares = table, shares
+        table = _empty(slots)
+        self.used = kernel.move_keys(self.table, table, self.salt, self.mask)
+        self.table = table
 
     def sums(self) -> KeySums:
-        stored = self.shares[self.table != kernel.FREE]
+        stored = self.table[self.table[:, kernel.ID] != kernel.FREE, kernel.LAST_SHARE]
         is_tombstone = stored < 0
         sizes = np.where(is_tombstone, ~stored, stored).astype(np.float64)
         share = 0.5**self.level
@@ -95,8 +95,8 @@ def _scaled(values: NDArray[np.float64], share: float) -> Sum:
     return Sum(float(values.sum()) / share, float((values**2).sum()) * (1 - share) / share**2)
 
 
-def _empty(slots: int) -> tuple[Ints, Ints]:
-    return np.full(slots, kernel.FREE, np.int64), np.empty(slots, np.int64)
+def _empty(slots: int) -> Ints:
+    return np.zeros((slots, kernel.KEY_FIELDS), np.int64)
 
 
 @dataclass

@@ -1,8 +1,8 @@
 """The heaviest things of a kind, counted in a table that never grows beyond its size.
 
-Up to `most` different things the counts are exact. When one more comes, the median weight is taken off all of them and those
-without any left make room. So a count is never too high, and too low by no more than what was taken off in all: the sketch of
-Misra and Gries, with bytes as weights.
+Up to `most` different things the counts are exact. When one more comes, as much is taken off all of them as the lightest three
+quarters have, about, and these make room. So a count is never too high, and too low by no more than what was taken off in all: the
+sketch of Misra and Gries, with bytes as weights. To keep less than a half spares most of the moving where nearly all are new.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from .result import Item, Ranking
 
 FIRST_SLOTS = 1 << 10
 GROWTH = 4
+SAMPLE_SLOTS = 1 << 12
 NUMBER_BYTES = 8
 NO_NUMBER = -1
 
@@ -26,7 +27,8 @@ class HeavyItems:
     def __init__(self, most: int, label_bytes: int = NUMBER_BYTES) -> None:
         self.most = most
         self.label_bytes = label_bytes
-        self.items = _empty(min(FIRST_SLOTS, 2 * most), label_bytes)
+        self.table, self.labels = _empty(min(FIRST_SLOTS, 2 * most), label_bytes)
+        self.spare: tuple[Ints, Bytes] | None = None
         self.used = 0
         self.error_bytes = 0
         self.is_exact = True
@@ -37,9 +39,9 @@ class HeavyItems:
         """Count rows: their ids, where their names lie in `content`, and what they weigh."""
         row = 0
         while True:
-            room = len(self.items.ids) // 2
+            room = len(self.table) // 2
             row, self.used = kernel.add_items(
-                self.items, self.used, room, ids, content, starts, sizes, weights, counts, owner, row
+                self.table, self.labels, self.used, room, ids, content, starts, sizes, weights, counts, owner, row
             )
             if row == len(ids):
                 return
@@ -57,30 +59,32 @@ class HeavyItems:
         self.add(ids, content, starts, sizes, run_weights, run_counts)
 
     def _make_room(self) -> None:
-        slots, less = len(self.items.ids), 0
+        old, slots, less = (self.table, self.labels), len(self.table), 0
         if slots < 2 * self.most:
-            slots = min(slots * GROWTH, 2 * self.most)
+            self.table, self.labels = _empty(min(slots * GROWTH, 2 * self.most), self.label_bytes)
         else:
-            less = max(int(np.median(self.items.bytes[self.items.ids != kernel.FREE])), 1)
+            # The memory of a large table is used again: to get it anew costs more than to fill it.
+            self.table, self.labels = self.spare or _empty(slots, self.label_bytes)
+            self.table[:, kernel.ID] = kernel.FREE
+            self.spare = old
+            less = max(_upper_quartile(old[0][:SAMPLE_SLOTS]), 1)
             self.is_exact = False
-        larger = _empty(slots, self.label_bytes)
-        self.used = kernel.move_items(self.items, larger, less)
-        self.items = larger
+        self.used = kernel.move_items(*old, self.table, self.labels, less)
         self.error_bytes += less
 
     def ranking(self, top: int, topics: list[str] | None = None) -> Ranking:
         """The `top` heaviest; with `topics`, whose numbers the owners are, each with its topic."""
-        slots = np.flatnonzero(self.items.ids != kernel.FREE)
-        order = np.lexsort((self.items.ids[slots], -self.items.records[slots], -self.items.bytes[slots]))
+        slots = np.flatnonzero(self.table[:, kernel.ID] != kernel.FREE)
+        found = self.table[slots]
+        order = np.lexsort((found[:, kernel.ID], -found[:, kernel.RECORDS], -found[:, kernel.BYTES]))
         items = tuple(self._item(int(slot), topics) for slot in slots[order[:top]])
         return Ranking(items, int(self.used) if self.is_exact else None, self.error_bytes)
 
     def _item(self, slot: int, topics: list[str] | None) -> Item:
-        size = int(self.items.label_sizes[slot])
+        _, weight, records, owner, size = self.table[slot].tolist()
         start = slot * self.label_bytes
-        name = self.items.labels[start : start + min(size, self.label_bytes)].tobytes()
-        topic = None if topics is None else topics[int(self.items.owners[slot])]
-        return Item(name, topic, size, int(self.items.bytes[slot]), int(self.items.records[slot]))
+        name = self.labels[start : start + min(size, self.label_bytes)].tobytes()
+        return Item(name, None if topics is None else topics[owner], size, weight, records)
 
     def number_ranking(self, top: int) -> Ranking:
         """The same where the things are numbers; -1 stands for none."""
@@ -89,13 +93,17 @@ class HeavyItems:
         return Ranking(tuple(items), found.distinct, found.error_bytes)
 
 
+def _upper_quartile(slots: Ints) -> int:
+    """What three quarters of the things in these slots do not exceed; hashes chose the slots, so any of them are a sample."""
+    weights = slots[slots[:, kernel.ID] != kernel.FREE, kernel.BYTES]
+    return int(np.quantile(weights, 0.75, method="lower")) if len(weights) else 0
+
+
 def _number(name: bytes | int | None) -> int | None:
     assert isinstance(name, bytes)
     number = int(np.frombuffer(name, np.int64)[0])
     return None if number == NO_NUMBER else number
 
 
-def _empty(slots: int, label_bytes: int) -> kernel.Items:
-    ids, labels = np.full(slots, kernel.FREE, np.int64), np.empty(slots * label_bytes, np.uint8)
-    sizes, records, owners, label_sizes = np.empty((4, slots), np.int64)
-    return kernel.Items(ids, sizes, records, owners, label_sizes, labels)
+def _empty(slots: int, label_bytes: int) -> tuple[Ints, Bytes]:
+    return np.zeros((slots, kernel.ITEM_FIELDS), np.int64), np.empty(slots * label_bytes, np.uint8)

@@ -29,7 +29,7 @@ from .result import Count
 COLUMNS = frozenset({"offset", "timestamp_ms", "key", "value", "headers_raw"})
 HOUR_MS = 3_600_000
 LABEL_BYTES = 64
-MOST_KEYS, MOST_PREFIXES, MOST_HEADERS, MOST_HOURS = 1 << 17, 1 << 14, 1 << 12, 1 << 16
+MOST_KEYS, MOST_PREFIXES, MOST_HEADERS, MOST_HOURS = 1 << 16, 1 << 14, 1 << 12, 1 << 16
 # A prefix ends with the first of these, if it comes early; a key without one is grouped by its first bytes.
 PREFIX_ENDS = b":/.|-_#"
 LONGEST_PREFIX = 32
