@@ -96,6 +96,8 @@ def profile(
     top: int = 10,
     quick: bool = False,
     on_damage: str = "skip",
+    now_ms: int | None = None,
+    retention_ms: int = 604_800_000,
     threads: int | None = None,
     limits: Limits | None = None,
     filesystem: FileSystem | None = None,
@@ -105,6 +107,7 @@ def profile(
 
     One pass over the data, in memory that does not grow with it; what is not exact says how wrong it may be. `quick` reads
     headers and a few batches only. Damaged batches are left out and named in the result's `report`, unless `on_damage` says else.
+    Timestamps after `now_ms` (by default the time it is) keep segments from being deleted; `retention_ms` says until when.
     """
     from .tasks.profile import profile as profile_logs
 
@@ -115,6 +118,8 @@ def profile(
         top=top,
         quick=quick,
         on_damage=on_damage,
+        now_ms=now_ms,
+        retention_ms=retention_ms,
         threads=threads,
         limits=limits,
         filesystem=filesystem,

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from pyarrow import fs
 
 import kafkalog
 from kafkalog import codecs
@@ -25,7 +26,6 @@ from kafkalog.log.batches import read_batches
 from kafkalog.log.reading import ReadOptions
 from kafkalog.log.report import ReadReport
 from kafkalog.tables.logs import Logs, open_logs
-from kafkalog.tasks.profile import profile as profile_task
 from kafkalog.tasks.profile.keys import LastRecords
 from kafkalog.tasks.profile.ranking import HeavyItems
 from kafkalog.tasks.profile.result import Profile
@@ -275,7 +275,7 @@ def test_a_timestamp_in_the_future_holds_its_segment_and_all_behind_it(tmp_path:
         write_segment(folder, 10, encode_batch(late), encode_batch([Record(13, NOW - DAY, None, b"v")])).stat().st_size,
         write_segment(folder, 20, made_batch(20)).stat().st_size,
     ]
-    found = profile_task(tmp_path, now_ms=NOW, retention_ms=5, quick=quick)
+    found = kafkalog.profile(tmp_path, now_ms=NOW, retention_ms=5, quick=quick)
     (pinned,) = found.pinned
     assert (Path(pinned.file).name, pinned.bytes) == ("00000000000000000010.log", sizes[1])
     assert pinned.records == (1 if quick else 3)
@@ -285,7 +285,7 @@ def test_a_timestamp_in_the_future_holds_its_segment_and_all_behind_it(tmp_path:
 
 def test_a_clock_that_is_some_minutes_ahead_pins_nothing(tmp_path: Path) -> None:
     write_segment(tmp_path / "t-0", 0, encode_batch([Record(0, NOW + 60_000, None, b"v")]))
-    assert profile_task(tmp_path, now_ms=NOW).pinned == ()
+    assert kafkalog.profile(tmp_path, now_ms=NOW).pinned == ()
 
 
 # -- the rest --------------------------------------------------------------------------------------------------------------------
@@ -339,10 +339,21 @@ def test_files_that_are_no_log_and_leftovers_count_for_the_disk(tmp_path: Path) 
     assert (disk.log_bytes, disk.index_bytes, disk.other_bytes, disk.leftover_bytes) == (path.stat().st_size, 8, 4, 150)
 
 
-def test_threads_change_nothing(golden: Callable[[str], Path]) -> None:
-    def plain(found: Profile) -> dict[str, object]:
-        return {**found.as_dict(), "now_ms": 0}
+def plain(found: Profile) -> dict[str, object]:
+    """All of it but for what depends on time and place."""
+    return {**found.as_dict(), "now_ms": 0, "path": ""}
 
+
+def test_an_object_store_gives_the_same(golden: Callable[[str], Path]) -> None:
+    folder = golden("3.9.1") / "3.9.1"
+    store = fs.SubTreeFileSystem(str(folder.parent), fs.LocalFileSystem())
+    topics = sorted(kafkalog.profile(folder, quick=True).topics)[::6]
+    for quick in (False, True):
+        there = kafkalog.profile("3.9.1", filesystem=store, topics=topics, quick=quick)
+        assert plain(kafkalog.profile(folder, topics=topics, quick=quick)) == plain(there)
+
+
+def test_threads_change_nothing(golden: Callable[[str], Path]) -> None:
     folder = golden("2.8.2") / "2.8.2"
     assert plain(kafkalog.profile(folder, threads=1)) == plain(kafkalog.profile(folder, threads=3))
 

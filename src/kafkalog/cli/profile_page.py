@@ -44,8 +44,8 @@ class ProfilePage:
         if not total.batches:
             return
         yield from self._section("what could go", self._wrapped(self._savings()))
-        yield from self._counts("by topic", "topic", {printable(name): count for name, count in found.topics.items()})
-        names = {printable(f"{topic}-{number}"): count for (topic, number), count in found.partitions.items()}
+        yield from self._counts("by topic", "topic", found.topics)
+        names = {f"{topic}-{number}": count for (topic, number), count in found.partitions.items()}
         if len(names) > 1:
             yield from self._counts("by partition", "partition", names)
         yield from self._counts("by codec", "codec", found.codecs)
@@ -91,7 +91,8 @@ class ProfilePage:
         elif not found.codecs.keys() - {"zstd"}:
             yield "  zstd: everything is compressed with it already"
         if found.disk.leftover_bytes:
-            yield f"  leftovers: {size_text(found.disk.leftover_bytes)} in files and folders that wait to be deleted: kafkalog ls"
+            size = size_text(found.disk.leftover_bytes)
+            yield f"  leftovers: {size} in files and folders that a broker left behind: kafkalog ls names them"
         if found.pinned:
             yield from self._pinned(found.pinned)
 
@@ -117,8 +118,8 @@ class ProfilePage:
             return f"not known for {size_text(zstd.of_bytes)}: only {batches} of these could be recompressed"
         how = f"{batches} recompressed" if zstd.bytes.is_exact else f"estimated from {batches}"
         if zstd.bytes.value <= 0:
-            return f"would save nothing of {size_text(zstd.of_bytes)} ({how})"
-        return f"would save {self._saved(zstd.bytes)} ({how})"
+            return f"would save nothing of {size_text(zstd.of_bytes)}, {how}"
+        return f"would save {self._saved(zstd.bytes)}, {how}"
 
     def _pinned(self, pinned: Sequence[PinnedSegment]) -> Iterator[str]:
         size = size_text(self.found.pinned_bytes)
@@ -160,20 +161,19 @@ class ProfilePage:
 
     def _row(self, head: str, name: str, count: Count, bar: str) -> Row:
         row = {
-            head: name,
+            head: printable(name),
             "size": size_text(count.bytes),
             "share": self._percent(count.bytes),
             "": bar,
             "records": str(count.records) + "+" * bool(count.uncounted_sets),
-            "a batch": f"{count.records / max(count.batches, 1):.1f}",
         }
         if count.ratio is not None:
             row["ratio"] = f"{count.ratio:.2f}"
-        return row | (self._topic_savings(name) if head == "topic" else {})
+        savings = self._topic_savings(name) if head == "topic" else {}
+        return {**row, **savings, "a batch": f"{count.records / max(count.batches, 1):.1f}"}
 
-    def _topic_savings(self, name: str) -> Row:
+    def _topic_savings(self, topic: str) -> Row:
         """What a topic could do without, as a share of itself."""
-        topic = next(topic for topic in self.found.topics if printable(topic) == name)
         size = max(self.found.topics[topic].bytes, 1)
         compaction, zstd = self.found.compaction_by_topic.get(topic), self.found.zstd_by_topic.get(topic)
         saved = None if zstd is None or zstd.bytes is None else zstd.bytes.value

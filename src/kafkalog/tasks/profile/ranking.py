@@ -1,8 +1,8 @@
 """The heaviest things of a kind, counted in a table that never grows beyond its size.
 
 Up to `most` different things the counts are exact. When one more comes, as much is taken off all of them as the lightest three
-quarters have, about, and these make room. So a count is never too high, and too low by no more than what was taken off in all: the
-sketch of Misra and Gries, with bytes as weights. To keep less than a half spares most of the moving where nearly all are new.
+quarters have, about, and these make room. So a count is never too high, and too low by no more than what was taken off in all:
+the sketch of Misra and Gries, with bytes as weights. To keep less than a half spares most of the moving where nearly all are new.
 """
 
 from __future__ import annotations
