@@ -8,7 +8,7 @@
     for finding in kafkalog.verify("/var/lib/kafka/data"):
         ...
 
-Importing this package loads neither NumPy, Numba nor Arrow; `open` and `verify` do.
+Importing this package loads neither NumPy, Numba nor Arrow; its functions do.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from .tables.logs import Logs
     from .tasks.explain import Explanation
+    from .tasks.profile.result import Profile
     from .tasks.verify import Findings, Progress
 
 __version__ = "0.1.0"
@@ -56,6 +57,7 @@ __all__ = [
     "__version__",
     "explain",
     "open",
+    "profile",
     "verify",
 ]
 
@@ -84,6 +86,45 @@ def explain(
     from .tasks.explain import explain as explain_file
 
     return explain_file(path, offset=offset, position=position, count=count, limits=limits, filesystem=filesystem)
+
+
+def profile(
+    path: str | os.PathLike[str],
+    *,
+    topics: Sequence[str] | None = None,
+    partitions: Sequence[int] | None = None,
+    top: int = 10,
+    quick: bool = False,
+    on_damage: str = "skip",
+    now_ms: int | None = None,
+    retention_ms: int = 604_800_000,
+    threads: int | None = None,
+    limits: Limits | None = None,
+    filesystem: FileSystem | None = None,
+    on_progress: Progress | None = None,
+) -> Profile:
+    """Why is the disk full: the bytes at `path` by topic, hour, codec, producer, key and more, and what could be saved.
+
+    One pass over the data, in memory that does not grow with it; what is not exact says how wrong it may be. `quick` reads
+    headers and a few batches only. Damaged batches are left out and named in the result's `report`, unless `on_damage` says else.
+    Timestamps after `now_ms` (by default the time it is) keep segments from being deleted; `retention_ms` says until when.
+    """
+    from .tasks.profile import profile as profile_logs
+
+    return profile_logs(
+        path,
+        topics=topics,
+        partitions=partitions,
+        top=top,
+        quick=quick,
+        on_damage=on_damage,
+        now_ms=now_ms,
+        retention_ms=retention_ms,
+        threads=threads,
+        limits=limits,
+        filesystem=filesystem,
+        on_progress=on_progress,
+    )
 
 
 def verify(

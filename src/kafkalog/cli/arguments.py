@@ -1,4 +1,4 @@
-"""Arguments taken apart, with errors that say what is wrong with a value and what would be right."""
+"""Options that several commands share, and values taken apart, with errors that say what is wrong and what would be right."""
 
 from __future__ import annotations
 
@@ -10,9 +10,23 @@ import click
 
 from kafkalog.errors import UsageError
 
+from .completion import complete_topic
+
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)
 NAMES_LISTED = 30
+
+topic_option = click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="TOPIC",
+    shell_complete=complete_topic,
+    help="Only this topic; may be given again.",
+)
+partition_option = click.option(
+    "--partition", "partitions", multiple=True, type=int, metavar="N", help="Only this partition; may be given again."
+)
 
 
 def parse_time(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from .completion import complete_path
 from .manual import EXIT_CODES_TEXT
 from .table import output_options, read_options
 
@@ -73,7 +74,7 @@ OWN = tuple(name for name in Request.__dataclass_fields__ if name not in ("path"
 
 
 @click.command(epilog=EPILOG)
-@click.argument("path", metavar="PATH")
+@click.argument("path", metavar="PATH", shell_complete=complete_path)
 @click.option("--tail", type=click.IntRange(0), metavar="N", help="Only the last N records of each partition.")
 @click.option("--follow", "-f", is_flag=True, help="Go on with what a running broker appends, until Ctrl-C.")
 @click.option("--key", metavar="PATTERN", help="Only records with this key; as a regular expression, with it in the key.")

@@ -25,6 +25,12 @@ CLI_INTRODUCTION = """\
 The same text as `--help` shows. Rows go to standard output, everything else to standard error. File names, keys, values and
 messages come from logs that anyone may have written to, so characters that are not printable are always shown escaped
 (`\\x1b`, `\\u202e`), in text and JSON everywhere, in CSV on a terminal.
+
+Commands, options, choices, paths and the topics at a path complete with the Tab key once the shell was told:
+
+    eval "$(_KAFKALOG_COMPLETE=bash_source kafkalog)"      # bash: into ~/.bashrc
+    eval "$(_KAFKALOG_COMPLETE=zsh_source kafkalog)"       # zsh: into ~/.zshrc, behind compinit
+    _KAFKALOG_COMPLETE=fish_source kafkalog | source       # fish: into ~/.config/fish/config.fish
 """
 
 

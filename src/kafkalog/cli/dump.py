@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from .completion import complete_path
 from .manual import EXIT_CODES_TEXT
 
 # Written out here because the task needs NumPy, which no help text should load; a test compares them.
@@ -51,7 +52,14 @@ def _decoder_class(name: str, what: str) -> Callable[[Callable[..., Any]], Calla
 
 
 @click.command(epilog=EPILOG)
-@click.option("--files", required=True, callback=_file_names, metavar="FILE,FILE", help="What to dump.")
+@click.option(
+    "--files",
+    required=True,
+    callback=_file_names,
+    metavar="FILE,FILE",
+    shell_complete=complete_path,
+    help="What to dump.",
+)
 @click.option("--print-data-log", is_flag=True, help="Print keys and values too. Any decoder means this.")
 @click.option("--deep-iteration", is_flag=True, help="Print records, not only batches. --print-data-log means this.")
 @click.option("--skip-record-metadata", is_flag=True, help="Only keys and values of records; control records are left out.")

@@ -9,6 +9,7 @@ import click
 from kafkalog.errors import UsageError
 
 from .arguments import parse_names, require_known
+from .completion import complete_path
 from .manual import EXIT_CODES_TEXT
 from .table import CODECS
 
@@ -43,7 +44,7 @@ def parse_headers(context: click.Context, parameter: click.Parameter, value: str
 
 
 @click.command(epilog=EPILOG)
-@click.argument("path", metavar="[PATH]", required=False)
+@click.argument("path", metavar="[PATH]", shell_complete=complete_path, required=False)
 @click.option("--count", type=click.IntRange(1), metavar="N", help="So many equal records.  [default: 1]")
 @click.option("--key-size", type=click.IntRange(0), metavar="BYTES", help="Their keys; without it they have none.")
 @click.option("--value-size", type=click.IntRange(0), metavar="BYTES", help="Their values; without it they have none.")

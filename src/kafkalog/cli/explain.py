@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from .completion import complete_path
 from .manual import EXIT_CODES_TEXT
 
 EPILOG = f"""
@@ -21,7 +22,7 @@ Examples:
 
 
 @click.command(epilog=EPILOG)
-@click.argument("path", metavar="FILE")
+@click.argument("path", metavar="FILE", shell_complete=complete_path)
 @click.option("--offset", type=int, metavar="N", help="The entry with this offset; FILE may then be a partition's folder.")
 @click.option("--position", type=int, metavar="N", help="The entry with this byte of the file, or what begins there.")
 @click.option("--count", type=click.IntRange(1), metavar="N", help="So many entries.  [default: 1 of a log, 1000 of an index]")

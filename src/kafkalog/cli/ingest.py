@@ -13,6 +13,8 @@ import click
 
 from kafkalog.errors import UsageError
 
+from .arguments import topic_option
+from .completion import complete_path
 from .escape import printable
 from .failure import CLEAN, DAMAGE
 from .manual import EXIT_CODES_TEXT
@@ -103,9 +105,9 @@ def value_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command(epilog=EPILOG)
-@click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
-@click.argument("target", metavar="TARGET")
-@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic; may be given again.")
+@click.argument("sources", metavar="SOURCE...", shell_complete=complete_path, nargs=-1, required=True)
+@click.argument("target", metavar="TARGET", shell_complete=complete_path)
+@topic_option
 @table_options
 @value_options
 @click.option(

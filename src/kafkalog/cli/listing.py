@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 
 from kafkalog.format.batch import MAX_MAGIC
 from kafkalog.log.report import ReadReport
@@ -17,7 +16,7 @@ from .escape import printable
 from .failure import CLEAN, DAMAGE, INPUT_OUTPUT, warn
 from .grid import grid, least_width
 from .progress import ReadProgress
-from .quantities import plural, size_text
+from .quantities import moment_text, plural, size_text
 from .style import BOLD, RED, Style, style_of
 from .target import STDOUT, Sink, open_target
 
@@ -27,7 +26,6 @@ DISPENSABLE = ("from", "to", "formats", "segments", "codecs", "batches", "ratio"
 TEXT_COLUMNS = ("topic", "state", "formats", "codecs")
 LINES_SHOWN = 20
 WIDE = 130  # from here on times have hours and minutes
-LAST_SECOND = 253_402_300_799  # of the year 9999
 
 Row = TopicListing | PartitionListing
 
@@ -134,10 +132,7 @@ class _Page:
         }
 
     def _time(self, milliseconds: int | None) -> str:
-        if milliseconds is None:
-            return UNKNOWN
-        seconds = milliseconds // 1000
-        return datetime.fromtimestamp(seconds, UTC).strftime(self.time_format) if seconds <= LAST_SECOND else "after 9999"
+        return UNKNOWN if milliseconds is None else moment_text(milliseconds, self.time_format)
 
     def _total(self) -> str:
         live = [found for found in self.listing.partitions if not found.state]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from .arguments import topic_option
+from .completion import complete_path
 from .manual import EXIT_CODES_TEXT
 
 EPILOG = f"""
@@ -22,9 +24,9 @@ Examples:
 
 
 @click.command(epilog=EPILOG)
-@click.argument("path", metavar="PATH")
+@click.argument("path", metavar="PATH", shell_complete=complete_path)
 @click.option("--by", type=click.Choice(("topic", "partition")), default="topic", show_default=True, help="What a row is.")
-@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic; may be given again.")
+@topic_option
 @click.option("--deep", is_flag=True, help="Read all headers: batches, records, and times, formats and codecs of all of them.")
 @click.option("--formats", is_flag=True, help="Bytes and records in v0, v1 and v2: what to convert; reads as much as --deep.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, by partition, with every leftover and problem.")

@@ -18,6 +18,7 @@ from .failure import CLEAN, report_failure
 from .ingest import ingest
 from .ls import ls
 from .manual import EXIT_CODES_TEXT
+from .profile import profile
 from .repair import reindex, salvage, undelete
 from .table import table
 from .transactions import transactions
@@ -35,6 +36,7 @@ COMPLETION = "_KAFKALOG_COMPLETE"
 Examples:
   kafkalog ls /var/lib/kafka/data
   kafkalog cat /var/lib/kafka/data --topic orders --tail 10
+  kafkalog profile /var/lib/kafka/data
   kafkalog verify /var/lib/kafka/data
   kafkalog salvage /mnt/broken/data/orders-0 --out rescued
   kafkalog ingest /var/lib/kafka/data /lake/kafka
@@ -53,7 +55,7 @@ def kafkalog(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for command in (cat, dump, estimate, explain, ingest, ls, reindex, salvage, table, transactions, undelete, verify):
+for command in (cat, dump, estimate, explain, ingest, ls, profile, reindex, salvage, table, transactions, undelete, verify):
     kafkalog.add_command(command)
 
 

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from itertools import pairwise
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 SPANS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000))
 
 
-def plural(count: int, noun: str) -> str:
-    return f"{count} {noun}{'s' * (count != 1)}"
+LAST_SECOND = 253_402_300_799  # of the year 9999
+
+
+def plural(count: int, noun: str, several: str | None = None) -> str:
+    """A count with its noun, whose plural is `several` or has an s."""
+    return f"{count} {noun if count == 1 else several or noun + 's'}"
+
+
+def moment_text(milliseconds: int, form: str) -> str:
+    """A time in UTC; what no calendar of Python's holds is only called late."""
+    seconds = milliseconds // 1000
+    return datetime.fromtimestamp(seconds, UTC).strftime(form) if seconds <= LAST_SECOND else "after 9999"
 
 
 def size_text(size: float) -> str:

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from kafkalog.kernels import json_lines as kernel
 from kafkalog.kernels.bytes import Bytes
-from kafkalog.kernels.json_lines import Scalar
+from kafkalog.kernels.layout import Texts
+from kafkalog.segment.arrays import numbers_of, offsets_of, texts_of
 from kafkalog.tasks.chunks import Chunks
 
 from .cells import JSON_ENCODINGS
@@ -104,38 +105,15 @@ def _columns(batch: pa.RecordBatch, keys: pa.Array, values: pa.Array) -> kernel.
     headers = batch.column("headers_raw")
     pairs = headers.values
     return kernel.RecordTexts(
-        _numbers(batch.column("offset"), np.int64),
-        _numbers(batch.column("timestamp_ms"), np.int64),
-        _numbers(batch.column("timestampType"), np.int32),
-        _texts(keys),
-        _texts(values),
-        _offsets(headers),
-        _texts(pairs.field(0)),
-        _texts(pairs.field(1)),
+        numbers_of(batch.column("offset"), np.int64),
+        numbers_of(batch.column("timestamp_ms"), np.int64),
+        numbers_of(batch.column("timestampType"), np.int32),
+        texts_of(keys),
+        texts_of(values),
+        offsets_of(headers),
+        texts_of(pairs.field(0)),
+        texts_of(pairs.field(1)),
     )
-
-
-def _numbers(column: pa.Array, dtype: type[Scalar]) -> NDArray[Scalar]:
-    """The numbers of a column without nulls; Arrow's own `to_numpy` would load pandas."""
-    size = np.dtype(dtype).itemsize
-    return kernel.readonly(np.frombuffer(column.buffers()[1], dtype, len(column), column.offset * size))
-
-
-def _texts(column: pa.Array) -> kernel.Texts:
-    bitmap, _, content = column.buffers()
-    valid = np.empty(0, np.uint8)
-    if column.null_count:
-        bits = np.unpackbits(np.frombuffer(bitmap, np.uint8), bitorder="little")
-        valid = bits[column.offset : column.offset + len(column)]
-    data = np.frombuffer(content, np.uint8) if content is not None and content.size else np.empty(0, np.uint8)
-    return kernel.Texts(_offsets(column), kernel.readonly(valid), kernel.readonly(data))
-
-
-def _offsets(column: pa.Array) -> NDArray[np.int32]:
-    offsets = column.buffers()[1]
-    if offsets is None or not len(column):
-        return kernel.readonly(np.zeros(1, np.int32))
-    return kernel.readonly(np.frombuffer(offsets, np.int32, len(column) + 1, column.offset * np.dtype(np.int32).itemsize))
 
 
 def _is_ascii(columns: kernel.RecordTexts) -> bool:
@@ -144,5 +122,5 @@ def _is_ascii(columns: kernel.RecordTexts) -> bool:
     return all(int(part.max(initial=0)) < ASCII_END for part in (_used(text) for text in texts))
 
 
-def _used(text: kernel.Texts) -> NDArray[np.uint8]:
+def _used(text: Texts) -> NDArray[np.uint8]:
     return text.content[text.offsets[0] : text.offsets[-1]]

@@ -9,7 +9,8 @@ import click
 
 from kafkalog.errors import UsageError
 
-from .arguments import parse_time
+from .arguments import parse_time, partition_option, topic_option
+from .completion import complete_path
 from .manual import EXIT_CODES_TEXT
 
 
@@ -17,10 +18,8 @@ def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that the three have in common."""
     for option in reversed(
         (
-            click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic; may be given again."),
-            click.option(
-                "--partition", "partitions", multiple=True, type=int, metavar="N", help="Only this partition; may be given again."
-            ),
+            topic_option,
+            partition_option,
             click.option("--dry-run", is_flag=True, help="Say what would be done, and write nothing."),
             click.option(
                 "--index-interval-bytes",
@@ -52,8 +51,14 @@ Examples:
 
 
 @click.command(epilog=SALVAGE_EPILOG)
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
-@click.option("--out", required=True, metavar="DIR", help="The folder that gets the partitions; none may be in it already.")
+@click.argument("paths", metavar="PATH...", shell_complete=complete_path, nargs=-1, required=True)
+@click.option(
+    "--out",
+    required=True,
+    metavar="DIR",
+    shell_complete=complete_path,
+    help="The folder that gets the partitions; none may be in it already.",
+)
 @click.option(
     "--fill-gaps",
     is_flag=True,
@@ -93,8 +98,13 @@ Examples:
 
 
 @click.command(epilog=REINDEX_EPILOG)
-@click.argument("path", metavar="PATH")
-@click.option("--out", metavar="DIR", help="Write the files below this folder instead, without the logs.")
+@click.argument("path", metavar="PATH", shell_complete=complete_path)
+@click.option(
+    "--out",
+    metavar="DIR",
+    shell_complete=complete_path,
+    help="Write the files below this folder instead, without the logs.",
+)
 @click.option(
     "--in-place",
     is_flag=True,
@@ -133,8 +143,8 @@ Examples:
 
 
 @click.command(epilog=UNDELETE_EPILOG)
-@click.argument("path", metavar="PATH")
-@click.option("--out", metavar="DIR", help="Copy them as clean partitions below this folder.")
+@click.argument("path", metavar="PATH", shell_complete=complete_path)
+@click.option("--out", metavar="DIR", shell_complete=complete_path, help="Copy them as clean partitions below this folder.")
 @shared_options
 def undelete(path: str, out: str | None, **options: Any) -> int:
     """Find deleted topics and segments that are still on the disk, and copy them.

@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from .arguments import parse_names, parse_time, require_known
+from .arguments import parse_names, parse_time, partition_option, require_known, topic_option
+from .completion import complete_path
 from .manual import EXIT_CODES_TEXT
 from .target import STDOUT
 
@@ -75,10 +76,8 @@ def read_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that say what to read."""
     for option in reversed(
         (
-            click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic; may be given again."),
-            click.option(
-                "--partition", "partitions", multiple=True, type=int, metavar="N", help="Only this partition; may be given again."
-            ),
+            topic_option,
+            partition_option,
             click.option("--start-offset", type=int, metavar="N", help="First offset."),
             click.option("--stop-offset", type=int, metavar="N", help="First offset not wanted any more."),
             click.option(
@@ -145,9 +144,15 @@ def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 "--output",
                 default=STDOUT,
                 metavar="FILE",
+                shell_complete=complete_path,
                 help="A file instead of standard output (-). It appears when it is complete, and not at all after an error.",
             ),
-            click.option("--report", metavar="FILE", help="Write what was kept and left out, byte range by byte range, as JSON."),
+            click.option(
+                "--report",
+                metavar="FILE",
+                shell_complete=complete_path,
+                help="Write what was kept and left out, byte range by byte range, as JSON.",
+            ),
             click.option("--quiet", is_flag=True, help="No progress, notes or summary on standard error; errors still."),
         )
     ):
@@ -157,7 +162,7 @@ def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command(epilog=EPILOG)
 @click.argument("name", metavar="TABLE", shell_complete=complete_table)
-@click.argument("path", metavar="PATH")
+@click.argument("path", metavar="PATH", shell_complete=complete_path)
 @click.option("--columns", callback=parse_names, metavar="A,B", help="Columns, in this order; see docs/tables.md.")
 @read_options
 @output_options

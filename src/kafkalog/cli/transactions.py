@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from .arguments import parse_time
+from .arguments import parse_time, partition_option, topic_option
+from .completion import complete_path
 from .manual import EXIT_CODES_TEXT
 
 # Written out here because the task needs NumPy, which no help text should load; a test compares them.
@@ -27,9 +28,9 @@ Examples:
 
 
 @click.command(epilog=EPILOG)
-@click.argument("path", metavar="PATH")
-@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic; may be given again.")
-@click.option("--partition", "partitions", multiple=True, type=int, metavar="N", help="Only this partition; may be given again.")
+@click.argument("path", metavar="PATH", shell_complete=complete_path)
+@topic_option
+@partition_option
 @click.option(
     "--state",
     "states",

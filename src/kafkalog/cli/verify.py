@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import click
 
+from .arguments import partition_option, topic_option
+from .completion import complete_path
 from .manual import EXIT_CODES_TEXT
 from .target import STDOUT
 
@@ -50,9 +52,9 @@ class Request:
 
 
 @click.command(epilog=EPILOG)
-@click.argument("path", metavar="PATH")
-@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic; may be given again.")
-@click.option("--partition", "partitions", multiple=True, type=int, metavar="N", help="Only this partition; may be given again.")
+@click.argument("path", metavar="PATH", shell_complete=complete_path)
+@topic_option
+@partition_option
 @click.option(
     "--format",
     type=click.Choice(FORMATS),
@@ -61,8 +63,19 @@ class Request:
     help="text is for people; the others are the table `findings`, a row for each.",
 )
 @click.option("--json", "format", flag_value="json", help="The same as --format json.")
-@click.option("--output", default=STDOUT, metavar="FILE", help="A file instead of standard output (-).")
-@click.option("--junit", metavar="FILE", help="Also write a JUnit report, a test case for each partition.")
+@click.option(
+    "--output",
+    default=STDOUT,
+    metavar="FILE",
+    shell_complete=complete_path,
+    help="A file instead of standard output (-).",
+)
+@click.option(
+    "--junit",
+    metavar="FILE",
+    shell_complete=complete_path,
+    help="Also write a JUnit report, a test case for each partition.",
+)
 @click.option(
     "--fail-on",
     type=click.Choice(SEVERITIES),

@@ -7,17 +7,15 @@ JSON escapes, so that a line is safe on a terminal.
 from __future__ import annotations
 
 from functools import cache
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ._jit import copy_bytes, inline, kernel
 from .bytes import Bytes, Int, Ints
-from .layout import Offsets32
+from .layout import Offsets32, Texts, readonly
 from .text import find_character, put_byte, put_integer
-
-Scalar = TypeVar("Scalar", bound=np.generic)
 
 # How bytes are written. RAW is JSON text already.
 TEXT, HEX, BASE64, RAW = range(4)
@@ -81,13 +79,6 @@ class JsonTables(NamedTuple):
     unprintable: Bytes
 
 
-def readonly(array: NDArray[Scalar]) -> NDArray[Scalar]:
-    """Kernels are compiled once for arrays that can be written to and once for others: all that is only read is the latter."""
-    view = array.view()
-    view.flags.writeable = False
-    return view
-
-
 @cache
 def json_tables(*, ascii_only: bool) -> JsonTables:
     """The tables for columns of ASCII, or of anything."""
@@ -103,14 +94,6 @@ def json_tables(*, ascii_only: bool) -> JsonTables:
 
 def _as_bytes(data: bytes) -> Bytes:
     return np.frombuffer(data, np.uint8)
-
-
-class Texts(NamedTuple):
-    """A column of bytes as Arrow lays it out; `valid` is 1 where a value is not null, and empty if all are there."""
-
-    offsets: Offsets32
-    valid: Bytes
-    content: Bytes
 
 
 class RecordTexts(NamedTuple):

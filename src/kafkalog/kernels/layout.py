@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,6 +62,22 @@ LEAST_HEADER = 2  # bytes: one without key and value
 LAST_INT64 = np.int64(0x7FFFFFFFFFFFFFFF)
 
 Offsets32 = NDArray[np.int32]
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+
+def readonly(array: NDArray[Scalar]) -> NDArray[Scalar]:
+    """Kernels are compiled once for arrays that can be written to and once for others: all that is only read is the latter."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+class Texts(NamedTuple):
+    """A column of bytes as Arrow lays it out; `valid` is 1 where a value is not null, and empty if all are there."""
+
+    offsets: Offsets32
+    valid: Bytes
+    content: Bytes
 
 
 class Columns(NamedTuple):

@@ -54,6 +54,7 @@ class ReadOptions:
     isolation: str = "read_uncommitted"
     on_damage: str = "strict"
     include_control: bool = False
+    include_empty: bool = False  # also slices of entries that hold no record (any more)
     neighbours: bool = False
     allow_disorder: bool = False
     skip_io_errors: bool = False
@@ -83,12 +84,14 @@ class _Scanned:
 
 @dataclass
 class RecordSlice:
-    """Rows `start..stop` of decoded columns."""
+    """Rows `start..stop` of decoded columns: those of its entries `first_entry..stop_entry`, both half-open."""
 
     partition: Partition
     columns: RecordColumns
     start: int
     stop: int
+    first_entry: int
+    stop_entry: int
 
 
 def open_log(partition: Partition, segment: Segment, options: ReadOptions, report: ReadReport) -> ByteSource:
@@ -134,7 +137,12 @@ class _PartitionRead:
         self.salvage = options.on_damage == "salvage"
         self.strict = options.on_damage == "strict"
         self.decoder = RecordDecoder(
-            self.range, options.limits, options.columns, check_crcs=not self.salvage, stop_at_problem=self.strict
+            self.range,
+            options.limits,
+            options.columns,
+            check_crcs=not self.salvage,
+            stop_at_problem=self.strict,
+            keep_empty=options.include_empty,
         )
         self.buffers = WindowBuffers(options.window_bytes or self._window_bytes())
 
@@ -302,14 +310,14 @@ class _PartitionRead:
         for group in decoded.groups:
             if not bad:
                 self.report.count(group.rows, len(group.entries), int(group.entry_fields[scan.SIZE].sum()))
-                yield RecordSlice(self.partition, group, 0, group.rows)
+                yield RecordSlice(self.partition, group, 0, group.rows, 0, len(group.entries))
                 continue
             kept = group.entries < bad[0] if self.strict else ~np.isin(group.entries, bad)
             for start, stop in _runs(kept):
                 first, last = group.first_rows[start], group.first_rows[stop - 1] + group.row_counts[stop - 1]
                 self.report.count(int(last - first), stop - start, int(group.entry_fields[scan.SIZE, start:stop].sum()))
-                if last > first:
-                    yield RecordSlice(self.partition, group, int(first), int(last))
+                if last > first or self.options.include_empty:
+                    yield RecordSlice(self.partition, group, int(first), int(last), start, stop)
 
     def _handle(self, error: SegmentError, segment: Segment) -> None:
         if isinstance(error, TornTail) and segment.is_newest:

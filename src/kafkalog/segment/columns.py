@@ -125,6 +125,7 @@ class RecordColumns:
         self.entries = payloads[layout.ENTRY]
         self.first_rows = payloads[layout.FIRST_ROW]
         self.first_offsets = payloads[layout.FIRST_OFFSET]
+        self.payload_sizes = payloads[layout.STOP] - payloads[layout.START]  # decompressed
         self.entry_fields = rows_of(self.window.fields, self.entries)
         if "key" in columns:
             self._arrays["key"] = self._keys.array(self.rows)

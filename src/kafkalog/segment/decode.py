@@ -83,10 +83,20 @@ class DecodedWindow:
 
 
 class RecordDecoder:
-    """Decodes windows, on any thread. With `stop_at_problem` nothing behind the first damaged entry is decoded."""
+    """Decodes windows, on any thread. With `stop_at_problem` nothing behind the first damaged entry is decoded.
+
+    With `keep_empty` there are also groups without a record, of entries that hold none.
+    """
 
     def __init__(
-        self, record_range: RecordRange, limits: Limits, columns: frozenset[str], *, check_crcs: bool, stop_at_problem: bool
+        self,
+        record_range: RecordRange,
+        limits: Limits,
+        columns: frozenset[str],
+        *,
+        check_crcs: bool,
+        stop_at_problem: bool,
+        keep_empty: bool = False,
     ) -> None:
         self.bounds = record_range.array(limits)
         self.limits = limits
@@ -94,6 +104,7 @@ class RecordDecoder:
         self.wants = _wants(columns)
         self.check_crcs = check_crcs
         self.stop_at_problem = stop_at_problem
+        self.keep_empty = keep_empty
         self.expectation = Expectation()
 
     def decode(self, window: Window, entries: NDArray[np.int64], wanted: NDArray[np.bool_] | None = None) -> DecodedWindow:
@@ -116,7 +127,7 @@ class RecordDecoder:
 
     def keep(self, group: RecordColumns, payloads: Ints, decoded: DecodedWindow) -> None:
         """Take what was decoded of these payloads; their window and arena are used again afterwards."""
-        if group.rows:
+        if group.rows or (self.keep_empty and payloads.shape[1]):
             self.expectation.learn(group, payloads)
             group.close(payloads, self.columns)
             decoded.groups.append(group)

@@ -192,15 +192,15 @@ class Logs:
 def _batches(
     table: str, partitions: list[Partition], schema: pa.Schema, options: ReadOptions, report: ReadReport
 ) -> Iterator[pa.RecordBatch]:
-    readable = _readable(partitions, options, report)
+    chosen = readable(partitions, options, report)
     if table == "records":
-        return record_batches(readable, schema, options, report)
+        return record_batches(chosen, schema, options, report)
     if table == "batches":
-        return batch_batches(readable, schema, options, report)
-    return rows.row_batches(ROW_TABLES[table](readable, options, report), schema)
+        return batch_batches(chosen, schema, options, report)
+    return rows.row_batches(ROW_TABLES[table](chosen, options, report), schema)
 
 
-def _readable(partitions: Iterable[Partition], options: ReadOptions, report: ReadReport) -> Iterator[Partition]:
+def readable(partitions: Iterable[Partition], options: ReadOptions, report: ReadReport) -> Iterator[Partition]:
     """The partitions in turn; what storage would not show of one is an error, or noted in the report."""
     for partition in partitions:
         for problem in partition.problems:

@@ -1,0 +1,58 @@
+"""The work behind `kafkalog profile`: count with a progress bar, then a page with bars, or JSON."""
+
+from __future__ import annotations
+
+import json
+
+import kafkalog
+from kafkalog.log.report import ReadReport
+from kafkalog.tasks.profile import profile as profile_task
+from kafkalog.tasks.profile.result import Profile
+
+from .escape import json_safe
+from .failure import warn
+from .profile import Request
+from .profile_page import ProfilePage
+from .progress import ReadProgress
+from .reading import chosen_partitions
+from .style import style_of
+from .summary import report_exit_code, summarise
+from .target import STDOUT, open_target
+
+
+def show_profile(request: Request) -> int:
+    """Count, write what was found; the exit code."""
+    found = _profile(request)
+    with open_target(STDOUT) as sink:
+        if request.as_json:
+            lines = [json_safe(line) for line in json.dumps(found.as_dict(), indent=2, ensure_ascii=False).split("\n")]
+        else:
+            lines = list(ProfilePage(found, style_of(sink), request.top).lines())
+        sink.write("".join(line + "\n" for line in lines).encode())
+    line = summarise(found.report)
+    if line and not request.quiet:
+        warn(line)
+    return report_exit_code(found.report)
+
+
+def _profile(request: Request) -> Profile:
+    logs = kafkalog.open(request.path)
+    total = sum(partition.size for partition in chosen_partitions(logs, request.topics, request.partitions))
+    with ReadProgress(ReadReport(), total, wanted=not request.quiet) as progress:
+
+        def show(report: ReadReport) -> None:
+            progress.report = report
+            progress.update()
+
+        return profile_task(
+            logs,
+            topics=request.topics,
+            partitions=request.partitions,
+            top=request.top,
+            quick=request.quick,
+            on_damage=request.on_damage,
+            now_ms=request.now,
+            retention_ms=request.retention_ms,
+            threads=request.threads,
+            on_progress=show,
+        )

@@ -1,0 +1,198 @@
+"""`kafkalog.profile`: why is my disk full? One pass over the logs, in memory that does not grow with them."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kafkalog.errors import Limits, UsageError
+from kafkalog.format import batch
+from kafkalog.kernels import scan
+from kafkalog.kernels._jit import announce_compilation
+from kafkalog.log.batches import read_batches
+from kafkalog.log.headers import replay_transactions
+from kafkalog.log.partition import Partition
+from kafkalog.log.reading import ReadOptions, RecordSlice, read_records
+from kafkalog.log.report import ReadReport
+from kafkalog.log.transactions import AbortedRanges
+from kafkalog.tables.logs import DAMAGE_MODES, Logs, open_logs, readable
+from kafkalog.tasks.transactions import transactional_ids
+
+from .entries import EntryCounts, header_counts
+from .keys import Compactable
+from .records import COLUMNS, RecordCounts, hours_of
+from .result import DiskUse, Profile, Ranking
+from .retention import DEFAULT_RETENTION_MS, FutureTimestamps
+from .saving import ZstdTrial
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+INDEX_KINDS = ("index", "timeindex", "txnindex")
+TOP = 10
+
+Progress = Callable[[ReadReport], None]
+
+
+def profile(
+    path: str | os.PathLike[str] | Logs,
+    *,
+    topics: Sequence[str] | None = None,
+    partitions: Sequence[int] | None = None,
+    top: int = TOP,
+    quick: bool = False,
+    on_damage: str = "skip",
+    now_ms: int | None = None,
+    retention_ms: int = DEFAULT_RETENTION_MS,
+    threads: int | None = None,
+    limits: Limits | None = None,
+    filesystem: FileSystem | None = None,
+    on_progress: Progress | None = None,
+) -> Profile:
+    """Where the bytes of the logs at `path` are; rankings name the `top` heaviest.
+
+    `quick` reads headers and some batches only: nothing by key, header name or duplicates, and hours are those of batches.
+    `now_ms` and `retention_ms` are for timestamps in the future. What damage hides is in no count but in `report`.
+    """
+    _check(top, on_damage, threads)
+    logs = path if isinstance(path, Logs) else open_logs(path, filesystem=filesystem)
+    chosen = logs.choose(topics, partitions)
+    now = int(time.time() * 1000) if now_ms is None else now_ms
+    options = ReadOptions(
+        COLUMNS, on_damage=on_damage, include_control=True, include_empty=True, threads=threads, limits=limits or Limits()
+    )
+    announce_compilation()
+    run = _Run(chosen, options, FutureTimestamps(now, retention_ms), on_progress)
+    (run.read_headers if quick else run.read_records)()
+    return _result(run, logs, now, top, quick=quick, disk=_disk_use(logs, chosen, topics, partitions))
+
+
+def _check(top: int, on_damage: str, threads: int | None) -> None:
+    if on_damage not in DAMAGE_MODES:
+        raise UsageError(f"on_damage={on_damage!r} is unknown; allowed are {', '.join(DAMAGE_MODES)}")
+    for name, number in (("top", top), ("threads", threads)):
+        if number is not None and number < 1:
+            raise UsageError(f"{name}={number!r}: at least 1")
+
+
+class _Run:
+    def __init__(
+        self, partitions: list[Partition], options: ReadOptions, future: FutureTimestamps, on_progress: Progress | None
+    ) -> None:
+        self.partitions = partitions
+        self.options = options
+        self.future = future
+        self.on_progress = on_progress
+        self.report = ReadReport()
+        self.entries = EntryCounts()
+        self.records = RecordCounts()
+        self.zstd = ZstdTrial(partitions, options.limits)
+
+    def _each(self) -> Iterator[Partition]:
+        # What lies before the start of the log still takes its room.
+        for partition in readable(self.partitions, self.options, self.report):
+            yield replace(partition, log_start_offset=None)
+
+    def _show_progress(self) -> None:
+        if self.on_progress is not None:
+            self.on_progress(self.report)
+
+    def read_headers(self) -> None:
+        options = replace(self.options, columns=frozenset())
+        for found in read_batches(self._each(), options, self.report):
+            counts, uncounted = header_counts(found.fields)
+            self.entries.take(found.partition, found.fields, counts, None, uncounted)
+            self.report.kept_records += int(counts.sum())
+            hours = hours_of(found.fields[scan.MAX_TIMESTAMP])
+            self.records.hours.add_numbers(hours, np.ascontiguousarray(found.fields[scan.SIZE]), counts)
+            self.future.take_entries(found.file, found.fields, count=True)
+            self.zstd.take(found.partition, found.file, found.fields)
+            self._show_progress()
+
+    def read_records(self) -> None:
+        for partition in self._each():
+            self.records.begin(partition)
+            aborted: AbortedRanges | None = None
+            for found in read_records([partition], self.options, self.report):
+                fields = found.columns.entry_fields[:, found.first_entry : found.stop_entry]
+                if aborted is None and (fields[scan.ATTRIBUTES] & batch.TRANSACTIONAL).any():
+                    aborted = replay_transactions(partition, self.options.limits, ReadReport()).aborted()
+                self._take(found, aborted)
+                self._show_progress()
+            self.records.end(partition)
+
+    def _take(self, found: RecordSlice, aborted: AbortedRanges | None) -> None:
+        columns, entries = found.columns, slice(found.first_entry, found.stop_entry)
+        fields, file = columns.entry_fields[:, entries], columns.window.file
+        # A message of v0 or v1 is its own payload, and a set of them would be its messages.
+        raw_sizes = columns.payload_sizes[entries] + np.where(fields[scan.MAGIC] == 2, batch.HEADER_SIZE, 0)
+        self.entries.take(found.partition, fields, columns.row_counts[entries], raw_sizes)
+        self.records.take(found, aborted)
+        self.future.take_entries(file, fields, count=False)
+        self.future.take_records(file, columns.timestamps[found.start : found.stop])
+        self.zstd.take(found.partition, file, fields)
+
+
+def _result(run: _Run, logs: Logs, now_ms: int, top: int, *, quick: bool, disk: DiskUse) -> Profile:
+    entries, records = run.entries, run.records
+    zstd, zstd_by_topic = run.zstd.result()
+    pinned, pinned_bytes = run.future.pinned(run.partitions)
+    compactable = Compactable()
+    for topic in records.compactable.values():
+        compactable += topic
+    producers = entries.producers.number_ranking(top)
+    return Profile(
+        logs.path,
+        now_ms,
+        quick,
+        disk,
+        entries.total(),
+        entries.topics(),
+        entries.partitions(),
+        entries.codecs(),
+        records.hours.number_ranking(top),
+        producers,
+        records.keys.ranking(top, records.topics),
+        records.prefixes.ranking(top, records.topics),
+        records.headers.ranking(top),
+        entries.batch_records.result(),
+        entries.batch_bytes.result(),
+        None if quick else compactable.result(),
+        {name: topic.result() for name, topic in records.compactable.items()},
+        zstd,
+        zstd_by_topic,
+        pinned,
+        pinned_bytes,
+        run.future.retention_ms,
+        _names_of(producers, logs),
+        run.report,
+    )
+
+
+def _names_of(producers: Ranking, logs: Logs) -> dict[int, str]:
+    """The transactional ids of producers, where the topic that knows them lies beside."""
+    ids = {item.name for item in producers.items} - {None}
+    return {producer_id: name for producer_id, name in transactional_ids(logs).items() if producer_id in ids} if ids else {}
+
+
+def _disk_use(
+    logs: Logs, chosen: Iterable[Partition], topics: Sequence[str] | None, partitions: Sequence[int] | None
+) -> DiskUse:
+    """The sizes of all files of these partitions, and of what is left of deleted ones."""
+    log_bytes = index_bytes = other_bytes = leftover_bytes = 0
+    live = list(chosen)
+    for partition in live:
+        leftover_bytes += sum(stored.size for stored in partition.leftovers)
+        log_bytes += partition.size
+        index_bytes += sum(each.size for each in partition.files if each.kind in INDEX_KINDS and not each.suffix)
+        other_bytes += sum(each.size for each in partition.files if not each.suffix)
+    for partition in logs.partitions:
+        is_wanted = (topics is None or partition.topic in topics) and (partitions is None or partition.partition in partitions)
+        if is_wanted and partition not in live:
+            leftover_bytes += sum(stored.size for stored in partition.files)
+    return DiskUse(log_bytes, index_bytes, max(other_bytes - log_bytes - index_bytes, 0), leftover_bytes)

@@ -1,0 +1,174 @@
+"""Counted from decoded records: by hour, key, key prefix and header name, and the last record of each key.
+
+The stored bytes of a batch are shared out among its records by the size of key, value and headers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from kafkalog.format import batch
+from kafkalog.kernels import counting as kernel
+from kafkalog.kernels import layout, scan
+from kafkalog.kernels.bytes import Bytes, Ints
+from kafkalog.kernels.layout import Texts, readonly
+from kafkalog.log.partition import Partition
+from kafkalog.log.reading import RecordSlice
+from kafkalog.log.transactions import AbortedRanges
+from kafkalog.segment.arrays import offsets_of, texts_of
+from kafkalog.segment.constant import Constants
+
+from .keys import Compactable, LastRecords
+from .ranking import NO_NUMBER, HeavyItems
+from .result import Count
+
+COLUMNS = frozenset({"offset", "timestamp_ms", "key", "value", "headers_raw"})
+HOUR_MS = 3_600_000
+LABEL_BYTES = 64
+MOST_KEYS, MOST_PREFIXES, MOST_HEADERS, MOST_HOURS = 1 << 16, 1 << 14, 1 << 12, 1 << 16
+# A prefix ends with the first of these, if it comes early; a key without one is grouped by its first bytes.
+PREFIX_ENDS = b":/.|-_#"
+LONGEST_PREFIX = 32
+BYTES_WITHOUT_END = 4
+SALT_FACTOR = 0x9E3779B1
+
+
+def hours_of(timestamps: Ints) -> Ints:
+    """The first millisecond of each one's hour, NO_NUMBER where there is no timestamp."""
+    return np.where(timestamps < 0, NO_NUMBER, timestamps - timestamps % HOUR_MS)
+
+
+@dataclass
+class _Texts:
+    """Texts of some rows, as the kernels of `counting` take them."""
+
+    content: Bytes
+    starts: Ints
+    sizes: Ints
+    wanted: Bytes
+
+    @classmethod
+    def of(cls, texts: Texts) -> _Texts:
+        offsets = texts.offsets.astype(np.int64)
+        wanted = texts.valid if len(texts.valid) else readonly(np.ones(len(offsets) - 1, np.uint8))
+        return cls(texts.content, offsets[:-1], np.diff(offsets), wanted)
+
+    def ids(self, wanted: Bytes, seed: int) -> Ints:
+        ids = np.empty(len(self.starts), np.int64)
+        kernel.hash_texts(self.content, self.starts, self.sizes, readonly(wanted), seed, ids)
+        return ids
+
+
+class RecordCounts:
+    """Records as they pass, partition by partition, in log order."""
+
+    def __init__(self) -> None:
+        self.hours = HeavyItems(MOST_HOURS)
+        self.keys = HeavyItems(MOST_KEYS, LABEL_BYTES)
+        self.prefixes = HeavyItems(MOST_PREFIXES, LABEL_BYTES)
+        self.headers = HeavyItems(MOST_HEADERS, LABEL_BYTES)
+        self.topics: list[str] = []
+        self.compactable: dict[str, Compactable] = {}
+        self._prefix_ends = readonly(np.isin(np.arange(256), list(PREFIX_ENDS)).astype(np.uint8))
+        self._constants = Constants()
+
+    def begin(self, partition: Partition) -> None:
+        """What is taken from here on is of this partition."""
+        if partition.topic not in self.topics:
+            self.topics.append(partition.topic)
+        self.topic = self.topics.index(partition.topic)
+        self.part = Compactable()
+        self.last_records = LastRecords(partition.partition * SALT_FACTOR & kernel.LOW_32)
+
+    def end(self, partition: Partition) -> None:
+        self.part.sums += self.last_records.sums()
+        self.compactable.setdefault(partition.topic, Compactable()).__iadd__(self.part)
+
+    def take(self, found: RecordSlice, aborted: AbortedRanges | None) -> None:
+        rows = found.stop - found.start
+        if not rows:
+            return
+        entries = slice(found.first_entry, found.stop_entry)
+        fields, counts = found.columns.entry_fields[:, entries], found.columns.row_counts[entries]
+        keys, values, headers = (found.columns.column(name, self._constants) for name in ("key", "value", "headers_raw"))
+        key_texts, value_texts = (_Texts.of(texts_of(column.slice(found.start, rows))) for column in (keys, values))
+        header_offsets = offsets_of(headers.slice(found.start, rows))
+        pairs = headers.values
+        names, contents = (_Texts.of(texts_of(_between(pairs.field(at), header_offsets))) for at in range(2))
+        weights = key_texts.sizes + value_texts.sizes + _header_bytes(header_offsets, names, contents) + batch.MIN_RECORD_SIZE
+        shares = np.empty(rows, np.int64)
+        kernel.share_out(counts, np.ascontiguousarray(fields[scan.SIZE]), weights, shares)
+        self._take_hours(found.columns.timestamps[found.start : found.stop], shares)
+        self._take_keys(fields, counts, key_texts, value_texts.wanted, shares, aborted)
+        self._take_headers(header_offsets, names, contents, weights, shares)
+
+    def _take_hours(self, timestamps: Ints, shares: Ints) -> None:
+        self.hours.add_numbers(hours_of(timestamps), shares, np.ones(len(shares), np.int64))
+
+    def _take_keys(
+        self,
+        fields: Ints,
+        counts: NDArray[np.int64],
+        keys: _Texts,
+        has_value: Bytes,
+        shares: Ints,
+        aborted: AbortedRanges | None,
+    ) -> None:
+        data = ~_repeated((fields[scan.ATTRIBUTES] & batch.CONTROL != 0) & (fields[scan.MAGIC] == 2), counts)
+        wanted = (keys.wanted != 0) & data
+        ids = keys.ids(wanted.astype(np.uint8), self.topic)
+        ones = np.ones(len(ids), np.int64)
+        self.keys.add(ids, keys.content, keys.starts, keys.sizes, shares, ones, self.topic)
+        self._take_prefixes(keys, wanted.astype(np.uint8), shares, ones)
+        if aborted is not None:
+            dropped = _repeated(aborted.mask(fields), counts)
+            _add(self.part.aborted, dropped, shares)
+            ids[dropped] = kernel.FREE
+            data, wanted = data & ~dropped, wanted & ~dropped
+        _add(self.part.keyed, wanted, shares)
+        _add(self.part.unkeyed, data & ~wanted, shares)
+        self.last_records.add(ids, shares, has_value)
+
+    def _take_prefixes(self, keys: _Texts, wanted: Bytes, shares: Ints, ones: Ints) -> None:
+        sizes = np.empty(len(shares), np.int64)
+        kernel.measure_prefixes(
+            keys.content, keys.starts, keys.sizes, self._prefix_ends, LONGEST_PREFIX, BYTES_WITHOUT_END, sizes
+        )
+        prefixes = _Texts(keys.content, keys.starts, sizes, wanted)
+        ids = prefixes.ids(wanted, self.topic)
+        self.prefixes.add(ids, keys.content, keys.starts, sizes, shares, ones, self.topic)
+
+    def _take_headers(self, offsets: layout.Offsets32, names: _Texts, values: _Texts, weights: Ints, shares: Ints) -> None:
+        count = len(names.starts)
+        if not count:
+            return
+        header_shares = np.empty(count, np.int64)
+        kernel.share_headers(offsets, names.sizes, values.sizes, weights, shares, header_shares)
+        ids = names.ids(names.wanted, 0)
+        self.headers.add(ids, names.content, names.starts, names.sizes, header_shares, np.ones(count, np.int64))
+
+
+def _between(column: pa.Array, offsets: layout.Offsets32) -> pa.Array:
+    """The headers of these rows."""
+    return column.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
+
+
+def _header_bytes(offsets: layout.Offsets32, names: _Texts, values: _Texts) -> Ints:
+    """The bytes of all headers of each row."""
+    upto = np.concatenate(([0], np.cumsum(names.sizes + values.sizes + layout.LEAST_HEADER)))
+    sizes: Ints = np.diff(upto[offsets - offsets[0]])
+    return sizes
+
+
+def _repeated(flags: NDArray[np.bool_], counts: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """A flag per entry, spread over its records; most often none is set."""
+    return np.repeat(flags, counts) if flags.any() else np.zeros(int(counts.sum()), np.bool_)
+
+
+def _add(count: Count, rows: NDArray[np.bool_], shares: Ints) -> None:
+    count.records += int(rows.sum())
+    count.bytes += int(shares[rows].sum())

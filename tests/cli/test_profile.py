@@ -1,0 +1,135 @@
+"""`kafkalog profile` as a user types it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kafkalog.cli import profile as command
+from kafkalog.format.reference import Record, encode_batch
+from kafkalog.tasks import profile as task
+from kafkalog.tasks.profile import entries, keys, records, retention, saving
+from tests.cli.runner import Run, run_on_terminal, without_styles
+from tests.unit.small_logs import FIRST_TIME, compress, made_batch, write_segment
+
+NOW = FIRST_TIME + 3_600_000
+FULL, BAR = "█", "▏▎▍▌▋▊▉█"
+
+
+@pytest.fixture
+def full(tmp_path: Path) -> Path:
+    """Two topics: many records of few keys, and one record of the year 2030 in front of a segment."""
+    headers = ((b"traceparent", b"x" * 20),)
+    users = [Record(at, FIRST_TIME + at, b"user-%d" % (at % 4), b"same value " * 9, headers) for at in range(400)]
+    write_segment(tmp_path / "orders-0", 0, *(encode_batch(users[at : at + 50]) for at in range(0, 400, 50)))
+    late = encode_batch([Record(0, 1_900_000_000_000, None, b"v")])
+    write_segment(tmp_path / "late-0", 0, late)
+    write_segment(tmp_path / "late-0", 5, encode_batch([Record(5, FIRST_TIME, None, b"v" * 50)], codec=3, compress=compress))
+    return tmp_path
+
+
+def test_the_help_says_what_the_task_does() -> None:
+    assert command.WEEK_MS == retention.DEFAULT_RETENTION_MS
+    shown = command.EPILOG.replace("\n", " ")
+    limits = (entries.MOST_PRODUCERS, records.MOST_HOURS, records.MOST_KEYS, records.MOST_PREFIXES, records.MOST_HEADERS)
+    for number in (*limits, keys.MOST_SLOTS // 2):
+        assert f" {number} " in shown
+    assert f"over {saving.WHOLE_BYTES >> 20} MiB" in shown
+    assert " ".join(map(chr, records.PREFIX_ENDS)) in shown
+    assert command.profile.params[3].default == task.TOP
+
+
+def test_text_says_what_could_go_and_names_the_largest(run: Run, full: Path) -> None:
+    ended = run("profile", full, "--now", NOW)
+    assert (ended.code, ended.errors) == (0, "")
+    text = ended.text
+    assert "402 records in 10 batches, 2 partitions" in text
+    assert "in 396 records, which later ones of 4 keys replace" in " ".join(text.split())
+    assert "zstd: would save" in text
+    assert "without a key:" in text
+    late = "late-0/00000000000000000000.log: 1 record up to 2030-03-17 17:46, kept until 2030-03-24 17:46"
+    assert late in " ".join(text.split())
+    titles = [line for line in text.splitlines() if line.startswith("by ")]
+    names = ("topic", "partition", "codec", "hour (UTC)", "producer", "key", "key prefix", "header name")
+    assert titles == [f"by {name}" for name in names]
+    rows = [line.split() for line in text.splitlines()]
+    assert next(row for row in rows if row[:1] == ["traceparent"])[-1] == "400"
+    assert [row[1] for row in rows if row[:1] == ["orders"]][-1] == "user-"
+    assert max(len(line) for line in text.splitlines()[1:]) <= 100
+
+
+def test_only_the_first_are_named_and_how_many_there_are(run: Run, full: Path) -> None:
+    text = run("profile", full, "--top", 2).text
+    assert "by key: the first 2 of 4" in text
+    assert text.count("user-") - text.count("  user- ") == 2
+
+
+def test_json_has_everything(run: Run, full: Path) -> None:
+    content = json.loads(run("profile", full, "--json", "--now", NOW).text)
+    assert [topic["topic"] for topic in content["topics"]] == ["orders", "late"]
+    assert content["topics"][0]["compaction"]["duplicates"] == {"value": 396, "low": 396, "high": 396, "exact": True}
+    assert content["keys"]["items"][0]["topic"] == "orders"
+    assert content["pinned"][0]["held_until_ms"] == 1_900_000_000_000 + command.WEEK_MS
+    assert content["total"]["records"] == sum(bucket["bytes"] >= 0 for bucket in content["partitions"]) * 201
+    assert content["report"]["dropped"] == []
+
+
+def test_keys_that_are_no_text_are_base64_in_json_and_escaped_in_text(run: Run, tmp_path: Path) -> None:
+    write_segment(tmp_path / "t-0", 0, encode_batch([Record(0, 1, b"\xff\x1b[2J", b"v"), Record(1, 1, b"", b"v")]))
+    items = json.loads(run("profile", tmp_path, "--json").text)["keys"]["items"]
+    assert sorted(map(str, (item["name"] for item in items))) == ["", "{'base64': '/xtbMko='}"]
+    for options in ((), ("--json",)):
+        shown = run_on_terminal("profile", tmp_path, *options)
+        assert "\x1b[2J" not in shown.text
+    assert "\\xff\\x1b[2J" in run("profile", tmp_path).text
+
+
+def test_quick_reads_headers_only(run: Run, full: Path) -> None:
+    text = run("profile", full, "--quick").text
+    assert "402 records in 10 batches" in text
+    assert "by key" not in text
+    assert "duplicates" not in text
+    assert "zstd: would save" in text
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_a_terminal_of_any_width_is_enough(full: Path, columns: int) -> None:
+    shown = run_on_terminal("profile", full, "--now", NOW, "--quiet", columns=columns)
+    assert shown.code == 0
+    lines = without_styles(shown.text).splitlines()
+    bars = [line for line in lines if any(mark in line for mark in BAR)]
+    assert len(bars) >= 15
+    assert max(map(len, lines[1:])) <= columns
+    widest = max(line.count(FULL) for line in bars)
+    assert widest == (24 if columns == 120 else 12)
+
+
+def test_damage_is_left_out_and_makes_the_exit_code_1(run: Run, tmp_path: Path) -> None:
+    broken = bytearray(made_batch(0))
+    broken[-1] ^= 1
+    write_segment(tmp_path / "t-0", 0, bytes(broken), made_batch(10))
+    for mode in ("skip", "salvage"):
+        ended = run("profile", tmp_path, "--on-damage", mode)
+        assert ended.code == 1
+        assert "left out 1 damaged range" in ended.errors
+        assert "10 records in 1 batch," in ended.text
+    strict = run("profile", tmp_path, "--on-damage", "strict")
+    assert (strict.code, strict.text) == (1, "")
+    assert "--on-damage skip" in strict.errors
+    assert run("profile", tmp_path, "--quiet").errors == ""
+
+
+def test_failures_say_what_to_do(run: Run, full: Path) -> None:
+    assert run("profile", full / "none").code == 4
+    assert "Did you mean orders?" in run("profile", full, "--topic", "order").errors
+    assert run("profile", full, "--topic", "late", "--partition", 3).code == 2
+    assert run("profile", full, "--top", 0).code == 2
+
+
+def test_a_log_without_anything_says_so(run: Run, tmp_path: Path) -> None:
+    write_segment(tmp_path / "t-0", 0)
+    ended = run("profile", tmp_path)
+    assert (ended.code, ended.errors) == (0, "")
+    assert "0 records in 0 batches" in ended.text
