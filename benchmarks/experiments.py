@@ -28,6 +28,7 @@ from benchmarks.measure import (
     time_command,
 )
 from benchmarks.report import Agreement, Section, Table, Target
+from benchmarks.writing import compare_append, compare_cleaners, compare_recovery, compare_single_batches
 
 KAFKALOG = "kafkalog"
 FLOOR = "floor"
@@ -307,4 +308,8 @@ EXPERIMENTS: dict[str, Callable[[Setup], Section]] = {
     "memory": measure_memory,
     "dump": compare_dumps,
     "startup": measure_start_up,
+    "append": compare_append,
+    "compact": compare_cleaners,
+    "single": compare_single_batches,
+    "recovery": compare_recovery,
 }

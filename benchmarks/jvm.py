@@ -29,6 +29,9 @@ class Jvm:
     def loop_command(self, file: Path) -> list[str]:
         return self._command("kafkalog.benchmarks.ReadLoop", str(file))
 
+    def engine_command(self, what: str, source: str, work: Path) -> list[str]:
+        return self._command("kafkalog.benchmarks.EngineLoop", what, source, str(work))
+
     def dump_command(self, file: Path) -> list[str]:
         return self._command("org.apache.kafka.tools.DumpLogSegments", "--print-data-log", "--files", str(file))
 
