@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from kafkalog import codecs
 from kafkalog.errors import InvalidRecord, InvalidTimestamp, RecordTooLarge, UsageError
+from kafkalog.format.batch import TRANSACTIONAL
 from kafkalog.kernels import scan
 from kafkalog.kernels.bytes import Ints
 from kafkalog.segment.encode import Run, encode_messages, encode_runs
@@ -25,7 +26,7 @@ from .entries import iter_entries
 from .indexes import MAX_RELATIVE_OFFSET
 from .log_segment import MAX_TIMESTAMP
 from .offsets import NO_TIMESTAMP, AppendOrigin, OffsetMetadata
-from .producer_checks import ProducerAnalysis, analyze_producers
+from .producer_checks import ProducerAnalysis, analyze_producers, has_ongoing_transaction
 from .producer_state import TRANSACTION_VERSION_UNKNOWN, VerificationGuard
 from .validation import target_compression
 
@@ -160,9 +161,17 @@ def _begin_piece(log: PartitionLog, fields: Ints) -> int:
     )
     fits[max(1, slots - 1) :] = False
     fits[0] = True
-    if oldest < 0 or oldest == MAX_TIMESTAMP:  # the segment goes by the clock, of which nothing is known in advance
+    goes_by_clock = oldest < 0 or oldest == MAX_TIMESTAMP
+    if goes_by_clock or _begins_transaction(log, fields):
         return 1
     return len(fits) if fits.all() else int(np.argmin(fits))
+
+
+def _begins_transaction(log: PartitionLog, fields: Ints) -> bool:
+    """Whether the first batch opens a transaction, which only one that comes alone can."""
+    producer_id, producer_epoch = int(fields[scan.PRODUCER_ID, 0]), int(fields[scan.PRODUCER_EPOCH, 0])
+    is_transactional = bool(fields[scan.ATTRIBUTES, 0] & TRANSACTIONAL)
+    return is_transactional and not has_ongoing_transaction(log.producers, producer_id, producer_epoch)
 
 
 def _append_piece(log: PartitionLog, piece: Run, request: AppendRequest) -> AppendResult | None:
