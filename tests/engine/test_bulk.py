@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kafkalog.errors import InvalidTimestamp, RecordTooLarge
+import kafkalog
+from kafkalog.errors import InvalidTimestamp, RecordBatchTooLarge, RecordTooLarge
 from kafkalog.log.engine.config import LogConfig
 from kafkalog.log.engine.partition_log import PartitionLog
 from kafkalog.log.engine.schedule import ManualClock, Schedule
@@ -88,6 +89,16 @@ def test_a_table_of_a_producer_leaves_its_state_too(tmp_path: Path, transactiona
     assert _files(tmp_path / "bulk" / "t-0") == _files(tmp_path / "single" / "t-0")
 
 
+def test_records_without_timestamps_are_stored_alike(tmp_path: Path) -> None:
+    table = _table(5).drop_columns(["timestamp_ms"])
+    with _open(tmp_path / "bulk" / "t-0", SMALL) as log:
+        log.append_records(table, batch_bytes=2000, leader_epoch=0)
+    with _open(tmp_path / "single" / "t-0", SMALL) as log:
+        for batch in encode_batches(table, batch_bytes=2000):
+            log.append(_as_sent(batch), leader_epoch=0)
+    assert _files(tmp_path / "bulk" / "t-0") == _files(tmp_path / "single" / "t-0")
+
+
 def test_what_a_leader_refuses_is_refused_and_what_came_before_it_is_stored(tmp_path: Path) -> None:
     settings = {"max.message.bytes": "3000"}
     with _open(tmp_path / "t-0", settings) as log:
@@ -98,6 +109,27 @@ def test_what_a_leader_refuses_is_refused_and_what_came_before_it_is_stored(tmp_
         with pytest.raises(InvalidTimestamp):
             log.append_records(pa.table({"value": [b"v"], "timestamp_ms": [NOW + 10**10]}))
         assert log.log_end_offset == 2
+
+
+def test_a_record_that_no_segment_can_hold_is_refused(tmp_path: Path) -> None:
+    with _open(tmp_path / "t-0", SMALL) as log:
+        with pytest.raises(RecordBatchTooLarge):
+            log.append_records(pa.table({"value": [b"v" * 30_000], "timestamp_ms": [NOW]}))
+        assert log.log_end_offset == 0
+
+
+@pytest.mark.parametrize("version", ["0.9.0", "0.10.2"])
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+def test_a_topic_of_an_old_format_gets_messages(tmp_path: Path, version: str, codec: str) -> None:
+    table = _table(6, 300).drop_columns(["headers_raw"])
+    with _open(tmp_path / "t-0", {**SMALL, "message.format.version": version}) as log:
+        assert log.append_records(table, codec=codec, batch_bytes=2000).last_offset == 299
+    found = kafkalog.open(tmp_path / "t-0").read("records", ["offset", "key", "value"]).read_all()
+    assert found.column("offset").to_pylist() == list(range(300))
+    for name in ("key", "value"):
+        assert found.column(name).to_pylist() == table.column(name).to_pylist()
+    magics = kafkalog.open(tmp_path / "t-0").read("batches", ["magic"]).read_all().column("magic").unique().to_pylist()
+    assert magics == [0 if version == "0.9.0" else 1]
 
 
 def test_a_batch_that_was_sent_before_is_not_stored_again(tmp_path: Path) -> None:
