@@ -267,7 +267,8 @@ def _append(builder: RecordsBuilder, records: Iterable[Record]) -> None:
 def _built(builder: RecordsBuilder) -> Validated:
     data = builder.build()
     count = builder.records_count
-    if count == 0 and builder.timestamp_type == batch.LOG_APPEND_TIME_TYPE:
+    is_one_entry = builder.magic == 2 or builder.codec != codecs.NONE
+    if count == 0 and is_one_entry and builder.timestamp_type == batch.LOG_APPEND_TIME_TYPE:
         raise InvalidRecord("no records, so nothing that the append time could be given to")
     return Validated(data, builder.base_offset + count, builder.max_timestamp, True, count)
 
