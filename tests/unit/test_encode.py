@@ -314,7 +314,7 @@ def test_a_record_of_two_gigabytes_is_refused_before_anything_is_allocated_for_i
     for magic in (1, 2):
         sizes, batches = np.zeros(1, np.int64), np.zeros((kernel.BATCH_FIELDS, 2), np.int64)
         kernel.measure(columns, magic, sizes)
-        status, at, _ = kernel.plan(row, row, magic, kernel.NO_HORIZON, -1, 1, 1, sizes, batches)
+        status, at, _ = kernel.plan(row, row, np.empty(0, np.uint8), magic, kernel.NO_HORIZON, -1, 1, 1, sizes, batches)
         assert (status, at) == (kernel.TOO_LARGE, 0)
 
 

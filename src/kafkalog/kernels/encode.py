@@ -143,6 +143,7 @@ def _sizes(size: Int, magic: Int, offset_delta: Int, timestamp_delta: Int) -> tu
 def plan(
     offsets: Ints,
     timestamps: Ints,
+    starts: Bytes,
     magic: Int,
     horizon: Int,
     before: Int,
@@ -154,7 +155,7 @@ def plan(
     """(status, row at fault, batches): which rows share a batch.
 
     A batch holds at most `max_records`, and with its header at most `max_bytes` before compression unless one record alone is
-    larger; its offsets span 31 bits. `before` is the offset that the first row must come after. `sizes`, filled by
+    larger; its offsets span 31 bits; where `starts`, if it has elements, is not 0, one begins. `before` is the offset that the first row must come after. `sizes`, filled by
     `measure`, gets the size of a record behind its length (v2). One column of `batches` follows the last batch: its FIRST_ROW is
     where that ends.
     """
@@ -175,6 +176,7 @@ def plan(
         size, whole = _sizes(sizes[row], magic, offset - base_offset, timestamp - base_timestamp)
         if (
             count == 0
+            or (starts.shape[0] and starts[row])
             or row - batches[FIRST_ROW, count - 1] >= max_records
             or offset - base_offset > MAX_INT32
             or overhead + position - batches[START, count - 1] + whole > max_bytes

@@ -50,6 +50,7 @@ def encode_batches(
     batch_bytes: int = BATCH_BYTES,
     leader_epoch: int = -1,
     log_append_time_ms: int | None = None,
+    has_append_times: bool = False,
     delete_horizon_ms: int | None = None,
     producer_id: int = -1,
     producer_epoch: int = -1,
@@ -64,12 +65,15 @@ def encode_batches(
     Offsets are those of the column, or count from `base_offset` when it is given (from 0 without either).
 
     A batch ends at `batch_records`, or before it grows beyond `batch_bytes` uncompressed; a larger record has a batch of its own.
-    `log_append_time_ms` makes the batches LogAppendTime. `base_sequence` is that of the first batch, the others follow. Raises
-    UsageError for what Kafka's writer refuses too.
+    A boolean column `batch_start` begins one where it is true. `log_append_time_ms` makes the batches LogAppendTime, and so does
+    `has_append_times` with the timestamps of the rows, where those of one batch have to be equal. `base_sequence` is that of the
+    first batch, the others follow. Raises UsageError for what Kafka's writer refuses too.
     """
     _check_between("leader_epoch", leader_epoch, -1, MAX_INT32)
     _check_producer(producer_id, producer_epoch, base_sequence, is_transactional, is_control)
-    form = _Form(2, codecs.codec_id(codec), level, log_append_time_ms, delete_horizon_ms, is_transactional, is_control)
+    form = _Form(
+        2, codecs.codec_id(codec), level, log_append_time_ms, delete_horizon_ms, is_transactional, is_control, has_append_times
+    )
     rows = _Rows(table, base_offset, batch_records, batch_bytes, form)
     return _iter_batches(rows, form, leader_epoch, producer_id, producer_epoch, base_sequence)
 
@@ -112,6 +116,7 @@ class _Form:
     delete_horizon_ms: int | None
     is_transactional: bool
     is_control: bool
+    has_append_times: bool = False
 
     def __post_init__(self) -> None:
         if self.log_append_time_ms is not None:
@@ -123,7 +128,7 @@ class _Form:
     @property
     def attributes(self) -> int:
         flags = (
-            (self.log_append_time_ms is not None, batch.LOG_APPEND_TIME),
+            (self.log_append_time_ms is not None or self.has_append_times, batch.LOG_APPEND_TIME),
             (self.is_transactional, batch.TRANSACTIONAL),
             (self.is_control, batch.CONTROL),
             (self.delete_horizon_ms is not None, batch.DELETE_HORIZON),
@@ -226,8 +231,9 @@ class _Rows:
             raise UsageError(f"v{self.magic} messages have no headers: leave out the column, or encode v2 batches")
         kernel.measure(columns, self.magic, sizes)
         limits = self.batch_records, self.batch_bytes
+        starts = self.columns.batch_starts(start, stop)
         status, row, count = kernel.plan(
-            columns.offsets, columns.timestamps, self.magic, self.horizon, before, *limits, sizes, batches
+            columns.offsets, columns.timestamps, starts, self.magic, self.horizon, before, *limits, sizes, batches
         )
         if status != kernel.OK:
             where = f"row {start + row} with offset {columns.offsets[row]} and timestamp {columns.timestamps[row]}"
@@ -324,6 +330,7 @@ class _TableColumns:
         self.value = _find_column(table, "value")
         self.headers = _find_column(table, "headers_raw", "headers")
         self.timestamp = _find_column(table, "timestamp_ms", "timestamp")
+        self.batch_start = _find_column(table, "batch_start")
         self.offset = _find_column(table, "offset") if base_offset is None else None
         self.base_offset = base_offset or 0
         if self.offset is None:
@@ -339,6 +346,13 @@ class _TableColumns:
         headers = self._headers(start, stop)
         arrays: tuple[Any, ...] = (self._offsets(start, stop), self._timestamps(start, stop), *keys, *values, *headers)
         return kernel.Columns(*map(_read_only, arrays))
+
+    def batch_starts(self, start: int, stop: int) -> Bytes:
+        """1 for each row that begins a batch; nothing where no row has to."""
+        if self.batch_start is None:
+            return _read_only(NO_FLAGS)  # type: ignore[no-any-return]
+        flags = pc.fill_null(_one_array("batch_start", self.batch_start, start, stop, pa.bool_()), False)
+        return _read_only(flags.to_numpy(zero_copy_only=False).view(np.uint8))  # type: ignore[no-any-return]
 
     def _offsets(self, start: int, stop: int) -> Ints:
         if self.offset is None:

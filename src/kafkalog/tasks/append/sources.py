@@ -9,10 +9,10 @@ from __future__ import annotations
 import csv
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -138,32 +138,34 @@ def _csv(source: SourceFile) -> Iterator[pa.Table]:
                 check_utf8=False,
             ),
         )
-        line = 2
-        for batch in reader:
-            yield _typed(source, pa.table(batch), line)
-            line += batch.num_rows
+        number = 1
+        for found in reader:
+            yield _typed(source, pa.Table.from_batches([found]), number)
+            number += found.num_rows
 
 
-def _typed(source: SourceFile, table: pa.Table, first_line: int) -> pa.Table:
-    """The text of CSV fields as what the columns hold."""
+def _typed(source: SourceFile, table: pa.Table, first: int) -> pa.Table:
+    """The text of CSV fields as what the columns hold; `first` is the number of the first record."""
+    decode = ENCODINGS[source.encoding]
+    texts = [RecordText(f"{source.name}, record {number}", decode) for number in range(first, first + table.num_rows)]
+    readers: dict[str, tuple[str, pa.DataType, Callable[[RecordText, bytes | None], Any]]] = {
+        "timestamp": ("timestamp_ms", pa.int64(), lambda text, field: text.timestamp(_number_or_text(field))),
+        "timestamp_ms": ("timestamp_ms", pa.int64(), lambda text, field: text.timestamp(_number_or_text(field))),
+        "partition": ("partition", pa.int32(), lambda text, field: text.partition(_number_or_text(field))),
+        "headers": ("headers_raw", RAW_HEADERS_TYPE, lambda text, field: text.headers(field and text.json(field))),
+        "headers_raw": ("headers_raw", RAW_HEADERS_TYPE, lambda text, field: text.headers(field and text.json(field))),
+    }
+    if source.encoding != "utf8":
+        for name in ("key", "value"):
+            readers[name] = name, pa.binary(), lambda text, field: text.content(field and field.decode("ascii", "replace"))
     columns = {}
-    texts = [RecordText(f"{source.name}, record {first_line - 1 + row}", ENCODINGS[source.encoding]) for row in range(table.num_rows)]
     for name, column in zip(table.column_names, table.columns, strict=True):
-        values = column.to_pylist() if name not in ("key", "value") or source.encoding != "utf8" else None
-        if values is None:
+        if name not in readers:
             columns[name] = column
-        elif name in ("key", "value"):
-            decoded = [None if v is None else at.content(v.decode("ascii", "replace")) for at, v in zip(texts, values, strict=True)]
-            columns[name] = pa.chunked_array([pa.array(decoded, pa.binary())])
-        elif name in ("timestamp", "timestamp_ms"):
-            times = [at.timestamp(_number_or_text(v)) for at, v in zip(texts, values, strict=True)]
-            columns["timestamp_ms"] = pa.chunked_array([pa.array(times, pa.int64())])
-        elif name == "partition":
-            numbers = [at.partition(_number_or_text(v)) for at, v in zip(texts, values, strict=True)]
-            columns[name] = pa.chunked_array([pa.array(numbers, pa.int32())])
-        else:
-            headers = [None if v is None else at.headers(at.json(v)) for at, v in zip(texts, values, strict=True)]
-            columns["headers_raw"] = pa.chunked_array([pa.array(headers, RAW_HEADERS_TYPE)])
+            continue
+        typed_name, kind, read = readers[name]
+        fields = zip(texts, column.to_pylist(), strict=True)
+        columns[typed_name] = pa.chunked_array([pa.array([read(text, field) for text, field in fields], kind)])
     return pa.table(columns)
 
 
