@@ -1,8 +1,8 @@
 """The steps that writing is made of, as one small interface with two implementations.
 
 `LocalFs` is the real one. `simulated.SimulatedFs` keeps what a disk would keep, so that tests can cut its power after every step.
-Nothing here is durable by itself. `publish.py` puts the steps in the order that survives a crash for files that appear as a whole;
-the partition log (`log/engine`) does so for files that grow, by Kafka's own rules of what recovery can make whole again.
+Nothing here is durable by itself. `publish.py` puts the steps in the order that survives a crash, for files that appear as a
+whole; the partition log (`log/engine`) does so for files that grow, by Kafka's own rules of what recovery can make whole again.
 """
 
 from __future__ import annotations

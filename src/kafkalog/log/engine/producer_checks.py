@@ -1,7 +1,7 @@
 """What an append means for its producers, before it is written: duplicates, verification, and the state that follows.
 
-A batch of a transaction is taken only if the coordinator knows of that transaction: either it is open already, or the caller has a
-guard, got before the coordinator was asked. A marker written meanwhile makes the guard void, so no record slips in behind it.
+A batch of a transaction is taken only if the coordinator knows of that transaction: either it is open already, or the caller has
+a guard, got before the coordinator was asked. A marker written meanwhile makes the guard void, so no record slips in behind it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kafkalog.errors import InvalidProducerEpoch, InvalidTxnState
 from .entries import Entry
 from .hash_order import NewestFirstMap
 from .offsets import AppendOrigin, OffsetMetadata
-from .producer_state import NO_GUARD, BatchMetadata, CompletedTransaction, ProducerAppend, VerificationGuard
+from .producer_state import BatchMetadata, CompletedTransaction, ProducerAppend, VerificationGuard
 from .producers import ProducerStates
 
 
@@ -32,7 +32,7 @@ def analyze_producers(
     entries: Iterable[Entry],
     append_at: OffsetMetadata,
     origin: AppendOrigin,
-    guard: VerificationGuard,
+    guard: VerificationGuard | None,
     transaction_version: int,
 ) -> ProducerAnalysis:
     """Check entries that will be written at `append_at`. The analysis ends at the first duplicate."""
@@ -65,11 +65,11 @@ def has_ongoing_transaction(producers: ProducerStates, producer_id: int, produce
 
 def start_verification(
     producers: ProducerStates, producer_id: int, sequence: int, producer_epoch: int, supports_epoch_bump: bool
-) -> VerificationGuard:
-    """A guard for the producer's next batch; NO_GUARD if its transaction is open, so that it needs none."""
+) -> VerificationGuard | None:
+    """A guard for the producer's next batch; None if its transaction is open, so that it needs none."""
     _check_epoch(producers, producer_id, producer_epoch)
     if has_ongoing_transaction(producers, producer_id, producer_epoch):
-        return NO_GUARD
+        return None
     return producers.create_verification(producer_id, sequence, producer_epoch, supports_epoch_bump).guard
 
 
@@ -78,7 +78,7 @@ def _find_duplicate(producers: ProducerStates, entry: Entry) -> BatchMetadata | 
     return None if state is None else state.find_duplicate(entry.producer_epoch, entry.base_sequence, entry.last_sequence)
 
 
-def _check_transaction(producers: ProducerStates, entry: Entry, guard: VerificationGuard) -> None:
+def _check_transaction(producers: ProducerStates, entry: Entry, guard: VerificationGuard | None) -> None:
     if has_ongoing_transaction(producers, entry.producer_id, entry.producer_epoch):
         return
     _check_epoch(producers, entry.producer_id, entry.producer_epoch)

@@ -81,9 +81,6 @@ class VerificationGuard:
     __slots__ = ()
 
 
-NO_GUARD: Final = VerificationGuard()
-
-
 class VerificationState:
     """A producer whose transaction the coordinator is asked about, and the lowest sequence number that waits for the answer."""
 
