@@ -164,6 +164,22 @@ class OverlayFs:
     def read(self, path: str, position: int, size: int) -> bytes:
         return self._file(path).read(position, size)
 
+    def changes(self) -> list[str]:
+        """The files that are not as they were: made, changed, or removed."""
+        return sorted(path for path, file in self._files.items() if self._differs(path, file))
+
+    def _differs(self, path: str, file: _Changed | None) -> bool:
+        is_below = self.below.kind(path) == "file"
+        if file is None or not is_below:
+            return is_below or file is not None
+        if file.size != self.below.size(path):
+            return True
+        step = PAGE << 8
+        positions = [PAGE * number for number in file.pages] if file.below == path and file.kept == file.size else None
+        if positions is not None:
+            return any(file.read(at, PAGE) != self.below.read(path, at, PAGE) for at in positions)
+        return any(file.read(at, step) != self.below.read(path, at, step) for at in range(0, file.size, step))
+
     @contextmanager
     def lock(self, folder: str) -> Iterator[None]:
         """Nobody else is here."""

@@ -161,6 +161,16 @@ class StagedFolder:
         with writing(os.path.join(self.target, name)):
             write_file(self.fs, os.path.join(self.staging, name), parts)
 
+    def sync_files(self) -> None:
+        """Make durable what others wrote into the folder."""
+        for name in self.fs.list(self.staging):
+            with writing(os.path.join(self.target, name)):
+                file = self.fs.open(os.path.join(self.staging, name))
+                try:
+                    file.sync()
+                finally:
+                    file.close()
+
     def publish(self) -> None:
         with writing(self.target):
             self.fs.sync_folder(self.staging)

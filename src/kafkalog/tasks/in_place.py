@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from kafkalog.errors import StorageError, UnsupportedFormat
 from kafkalog.format import names
 from kafkalog.format.checkpoint import PartitionOffset, decode_offset_checkpoint, encode_offset_checkpoint
+from kafkalog.log.engine.checkpoints import CleanShutdownFlag
 from kafkalog.log.partition import Partition
 from kafkalog.storage.fs import Fs, LocalFs
 from kafkalog.storage.lock import broker_lock
@@ -37,19 +38,26 @@ def held(fs: Fs, folder: str) -> Iterator[None]:
         yield
 
 
-def has_marker(fs: Fs, folder: str) -> bool:
-    """Whether the broker of this partition was shut down in order."""
-    return fs.kind(os.path.join(os.path.dirname(folder), names.CLEAN_SHUTDOWN)) == "file"
+def was_shut_down(fs: Fs, folder: str) -> bool:
+    """Whether the broker of this partition was stopped in order."""
+    return CleanShutdownFlag(fs, os.path.dirname(folder)).exists
 
 
 def remove_marker(fs: Fs, folder: str) -> None:
     """Without its marker the next broker trusts nothing, whatever becomes of us."""
-    log_directory = os.path.dirname(folder)
-    marker = os.path.join(log_directory, names.CLEAN_SHUTDOWN)
-    if fs.kind(marker) == "file":
-        with writing(marker, "cannot remove"):
-            fs.remove(marker)
-        sync_names(fs, log_directory)
+    with writing(os.path.join(os.path.dirname(folder), names.CLEAN_SHUTDOWN), "cannot remove"):
+        CleanShutdownFlag(fs, os.path.dirname(folder)).delete()
+
+
+def drop_segments(fs: Fs, folder: str, base_offsets: Iterable[int]) -> None:
+    """Take these segments, the last ones of a log, out of it: the newest first, so that no crash leaves a hole."""
+    for base_offset in sorted(base_offsets, reverse=True):
+        for kind in names.SEGMENT_KINDS:
+            path = os.path.join(folder, names.segment_file_name(base_offset, kind))
+            if fs.kind(path) == "file":
+                with writing(path, "cannot be put away"):
+                    fs.rename(path, path + ".deleted")
+        sync_names(fs, folder)
 
 
 class Checkpoints:

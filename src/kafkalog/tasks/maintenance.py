@@ -1,0 +1,343 @@
+"""Work on a partition that the engine opens as a broker would: planned without a change, then done in place or on a copy.
+
+In place the plan comes first, on an overlay that keeps every change in memory; if it changes nothing, nothing is touched. A copy
+is made out of sight and appears complete or not at all, with a journal beside it by which a second run knows its own work again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
+
+from kafkalog.errors import CorruptBatch, Limits, LogRefusal, LogStorageFailure, StorageError, UsageError
+from kafkalog.format import names
+from kafkalog.kernels.resync import ResyncBounds, find_next_entry
+from kafkalog.log.engine.config import LogConfig
+from kafkalog.log.engine.partition_log import PartitionLog
+from kafkalog.log.engine.schedule import ManualClock
+from kafkalog.log.partition import Partition
+from kafkalog.storage.fs import Fs, LocalFs
+from kafkalog.storage.local import LocalStore
+from kafkalog.storage.overlay import OverlayFs
+from kafkalog.storage.publish import StagedFolder, publish_files, writing
+
+from .in_place import Checkpoints, drop_segments, held, is_log_directory, keep_log_start, remove_marker, was_shut_down
+from .output import COPY_BYTES, Progress, folder_name, output_folder
+from .partitions import PathLike, chosen_partitions
+
+DELETED = "deleted"
+
+
+@dataclass(frozen=True)
+class LogState:
+    """Where a log begins and ends, and what it takes."""
+
+    start_offset: int
+    end_offset: int
+    segments: int
+    size: int
+
+    @classmethod
+    def of(cls, log: PartitionLog) -> LogState:
+        return cls(log.log_start_offset, log.log_end_offset, len(log.segments), log.size)
+
+
+@dataclass
+class MaintenanceResult:
+    """What became of one partition; in a dry run, what would. `after` is None where only the work itself can tell.
+
+    `state` is "written", "already there" (an earlier run did it, or there is nothing to do) or "not written".
+    """
+
+    command: str
+    topic: str
+    partition: int
+    folder: str
+    before: LogState | None = None
+    after: LogState | None = None
+    details: dict[str, Any] = field(default_factory=dict)
+    cut_bytes: int = 0  # behind the last whole batch: a write that a crash interrupted
+    state: str = "not written"
+
+
+class Operation(Protocol):
+    """What is done to an open log."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def is_recovery(self) -> bool:
+        """Whether this is what a broker does after a crash: then batches behind damage may be lost, and no marker is believed."""
+        ...
+
+    @property
+    def recovers_all(self) -> bool:
+        """Whether the recovery point is not believed either."""
+        ...
+
+    @property
+    def is_planned_whole(self) -> bool:
+        """Whether `plan` does all that `run` does."""
+        ...
+
+    def settings(self) -> Mapping[str, object]:
+        """What tells this work from other work: a journal has it."""
+        ...
+
+    def plan(self, log: PartitionLog, checkpoints: Checkpoints) -> dict[str, Any]:
+        """Facts for the user; changes what `run` would change, if that is little."""
+        ...
+
+    def prepare(self, plan: MaintenanceResult, checkpoints: Checkpoints, fs: Fs, folder: str) -> None:
+        """Before the log is opened in its place: what has to be durable first."""
+        ...
+
+    def run(self, log: PartitionLog, checkpoints: Checkpoints, progress: Progress) -> dict[str, Any]: ...
+
+    def is_done(self, plan: MaintenanceResult) -> bool:
+        """Whether there is nothing to do."""
+        ...
+
+
+@dataclass(frozen=True)
+class MaintenanceOptions:
+    """Where to work, and under which of Kafka's settings; `now_ms` stands for the time all along."""
+
+    now_ms: int
+    out: PathLike | None = None
+    dry_run: bool = False
+    config: Mapping[str, str] = field(default_factory=dict)
+
+
+def maintain(
+    path: PathLike,
+    operation: Operation,
+    options: MaintenanceOptions,
+    *,
+    topics: Sequence[str] | None = None,
+    partitions: Sequence[int] | None = None,
+    fs: Fs | None = None,
+    progress: Progress | None = None,
+) -> Iterator[MaintenanceResult]:
+    """Do this to the partitions at `path`."""
+    for partition in chosen_partitions(path, topics, partitions):
+        yield maintain_partition(partition, operation, options, fs or LocalFs(), progress)
+
+
+def maintain_partition(
+    partition: Partition, operation: Operation, options: MaintenanceOptions, fs: Fs, progress: Progress | None = None
+) -> MaintenanceResult:
+    if partition.file is not None or partition.partition < 0:
+        raise UsageError(f"{partition.file or partition.folder}: give the folder of a partition, named <topic>-<partition>")
+    work = _Maintenance(partition, operation, options, fs, progress or (lambda size: None))
+    if options.out is not None:
+        return work.plan() if options.dry_run else work.write_copy(output_folder(options.out))
+    planned = work.plan()
+    return planned if options.dry_run else work.change_in_place(planned)
+
+
+class _Maintenance:
+    def __init__(
+        self, partition: Partition, operation: Operation, options: MaintenanceOptions, fs: Fs, progress: Progress
+    ) -> None:
+        self.partition = partition
+        self.operation = operation
+        self.options = options
+        self.fs = fs
+        self.progress = progress
+        self.config = LogConfig.of({"file.delete.delay.ms": 0, **options.config})
+
+    def _result(self) -> MaintenanceResult:
+        partition = self.partition
+        return MaintenanceResult(self.operation.name, partition.topic, partition.partition, partition.folder)
+
+    def _checkpoints(self, fs: Fs, log_directory: str) -> Checkpoints:
+        return Checkpoints(fs, log_directory, self.partition.topic, self.partition.partition)
+
+    @contextmanager
+    def _opened(self, fs: Fs, folder: str, *, clean: bool, recovery_point: int) -> Iterator[PartitionLog]:
+        """The log in `folder`, to which everything before its end is committed: no other replica is asked."""
+        with told_as_storage_errors(), PartitionLog.open(
+            folder,
+            self.config,
+            clock=ManualClock(self.options.now_ms),
+            fs=fs,
+            log_start_offset=self.partition.log_start_offset or 0,
+            recovery_point=recovery_point,
+            clean=clean,
+            topic=self.partition.topic,
+            partition=self.partition.partition,
+        ) as log:
+            log.update_high_watermark(log.log_end_offset)
+            yield log
+
+    # in place
+
+    def _recovery_point(self) -> int:
+        if self.operation.recovers_all:
+            return 0
+        log_directory = os.path.dirname(self.partition.folder)
+        return self._checkpoints(self.fs, log_directory).offset(names.RECOVERY_POINT_CHECKPOINT) or 0
+
+    def plan(self) -> MaintenanceResult:
+        """What would become of the log, told from a run that changes nothing."""
+        result = self._result()
+        folder = self._local_folder()
+        overlay = OverlayFs(self.fs)
+        checkpoints = self._checkpoints(overlay, os.path.dirname(folder))
+        clean = was_shut_down(self.fs, folder) and not self.operation.is_recovery
+        with self._opened(overlay, folder, clean=clean, recovery_point=self._recovery_point()) as log:
+            self._note_cut(log, result)
+            result.before = LogState.of(log)
+            result.details |= self.operation.plan(log, checkpoints)
+            result.after = LogState.of(log) if self.operation.is_planned_whole else None
+        if self.operation.is_recovery:
+            result.details["changed_files"] = [os.path.basename(path) for path in overlay.changes()]
+        return result
+
+    def _local_folder(self) -> str:
+        folder = self.partition.folder
+        if isinstance(self.fs, LocalFs) and not isinstance(self.partition.store, LocalStore):
+            raise UsageError(f"{folder}: only local folders can be changed in place or planned for; give --out")
+        return folder
+
+    def _note_cut(self, log: PartitionLog, result: MaintenanceResult) -> None:
+        """Loading a log cuts off what is not whole. A tail is nothing; whole batches behind damage are another matter."""
+        left = {segment.base_offset: segment.size for segment in log.segments}
+        cut = [segment for segment in self.partition.segments if left.get(segment.base_offset, 0) < segment.log.size]
+        result.cut_bytes = sum(segment.log.size - left.get(segment.base_offset, 0) for segment in cut)
+        result.details["cut_segments"] = [segment.base_offset for segment in cut if segment.base_offset not in left]
+        if not cut or self.operation.is_recovery:
+            return
+        position = left.get(cut[0].base_offset, 0)
+        bounds = ResyncBounds(minimum_offset=cut[0].base_offset - 1, batch_bytes=Limits().batch_bytes)
+        with self.partition.open_log(cut[0]) as source:
+            is_tail = cut[0].is_newest and find_next_entry(source.read_into, position + 1, source.size, bounds) is None
+        if not is_tail:
+            detail = "what follows would be lost: `kafkalog salvage` keeps it, `kafkalog recover` cuts it off as a broker does"
+            raise CorruptBatch("crc", file=cut[0].log.path, position=position, detail=detail)
+
+    def change_in_place(self, planned: MaintenanceResult) -> MaintenanceResult:
+        if self.operation.is_done(planned):
+            planned.state = "already there"
+            return planned
+        folder = self.partition.folder
+        log_directory = os.path.dirname(folder)
+        result = self._result()
+        with held(self.fs, folder):
+            checkpoints = self._checkpoints(self.fs, log_directory)
+            clean = was_shut_down(self.fs, folder) and not self.operation.is_recovery
+            remove_marker(self.fs, folder)
+            drop_segments(self.fs, folder, planned.details.get("cut_segments", []))
+            self.operation.prepare(planned, checkpoints, self.fs, folder)
+            with self._opened(self.fs, folder, clean=clean, recovery_point=self._recovery_point()) as log:
+                result.before, result.cut_bytes = planned.before, planned.cut_bytes
+                result.details = planned.details | self.operation.run(log, checkpoints, self.progress)
+                result.after = LogState.of(log)
+            if is_log_directory(self.fs, log_directory):
+                checkpoints.set(names.RECOVERY_POINT_CHECKPOINT, result.after.end_offset)
+        result.state = "written"
+        return result
+
+    # on a copy
+
+    def write_copy(self, out: str) -> MaintenanceResult:
+        result = self._result()
+        result.folder = os.path.join(out, folder_name(self.partition))
+        if os.path.realpath(result.folder) == os.path.realpath(self.partition.folder):
+            raise UsageError(f"--out: {result.folder} is the partition itself; choose another folder, or --in-place")
+        journal = _Journal(self.fs, f"{result.folder}.{self.operation.name}.json", self._job())
+        if self.fs.kind(result.folder) != "missing":
+            return journal.earlier(result)
+        with StagedFolder(self.fs, result.folder) as staged:
+            self._copy(staged.staging)
+            checkpoints = self._checkpoints(self.fs, out)
+            with self._opened(self.fs, staged.staging, clean=False, recovery_point=0) as log:
+                self._note_cut(log, result)
+                result.before = LogState.of(log)
+                result.details |= self.operation.run(log, checkpoints, self.progress)
+                result.after = LogState.of(log)
+            result.state = "written"
+            keep_log_start(self.fs, out, self.partition)
+            if result.after.start_offset > result.before.start_offset:
+                checkpoints.set(names.LOG_START_CHECKPOINT, result.after.start_offset)
+            journal.write(result)
+            staged.sync_files()
+            staged.publish()
+        return result
+
+    def _copy(self, folder: str) -> None:
+        """All files but those that are on their way out; what compaction left half-way is completed when the log is opened."""
+        for stored in self.partition.files:
+            if stored.suffix == DELETED:
+                continue
+            with self.partition.store.open(stored.path) as source, writing(folder):
+                file = self.fs.create(os.path.join(folder, os.path.basename(stored.path)))
+                try:
+                    for position in range(0, source.size, COPY_BYTES):
+                        file.write(source.read(position, min(COPY_BYTES, source.size - position)))
+                finally:
+                    file.close()
+                self.fs.set_modified_ms(os.path.join(folder, os.path.basename(stored.path)), stored.mtime_ns // 1_000_000)
+            self.progress(stored.size)
+
+    def _job(self) -> dict[str, Any]:
+        files = [[os.path.basename(stored.path), stored.size, stored.mtime_ns] for stored in self.partition.files]
+        settings = {**self.operation.settings(), "config": dict(sorted(self.options.config.items()))}
+        return {"command": self.operation.name, "settings": settings, "source": self.partition.folder, "files": files}
+
+
+class _Journal:
+    """Beside a copy: which work on which files it is the result of."""
+
+    def __init__(self, fs: Fs, path: str, job: dict[str, Any]) -> None:
+        self.fs = fs
+        self.path = path
+        self.job = job
+
+    def write(self, result: MaintenanceResult) -> None:
+        content = json.dumps({**self.job, "result": asdict(result)}, indent=1).encode() + b"\n"
+        publish_files(self.fs, os.path.dirname(self.path), {os.path.basename(self.path): [content]})
+
+    def earlier(self, result: MaintenanceResult) -> MaintenanceResult:
+        """The result of the run that made the copy; UsageError if that was another one."""
+        told = self._read()
+        if told is None or {name: told.get(name) for name in self.job} != json.loads(json.dumps(self.job)):
+            raise UsageError(f"{result.folder}: is there already and holds something else; choose another --out, or move it away")
+        stored = told["result"]
+        for name in ("before", "after"):
+            setattr(result, name, LogState(**stored[name]))
+        result.details, result.cut_bytes, result.state = stored["details"], stored["cut_bytes"], "already there"
+        return result
+
+    def _read(self) -> dict[str, Any] | None:
+        if self.fs.kind(self.path) != "file":
+            return None
+        try:
+            told = json.loads(self.fs.read(self.path, 0, COPY_BYTES))
+        except ValueError:
+            return None
+        return told if isinstance(told, dict) else None
+
+
+@contextmanager
+def told_as_storage_errors() -> Iterator[None]:
+    """A failing disk under the engine is told as one under any other command; what the log refuses stays a LogRefusal."""
+    try:
+        yield
+    except LogStorageFailure as refusal:
+        cause = refusal.__cause__
+        failure = StorageError(str(refusal))
+        failure.errno = cause.errno if isinstance(cause, OSError) else None
+        raise failure from refusal
+    except (LogRefusal, StorageError):
+        raise
+    except OSError as error:
+        failure = StorageError(f"{error.filename or 'the log'}: {error.strerror or error}")
+        failure.errno = error.errno
+        raise failure from error
