@@ -9,23 +9,21 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
-from kafkalog.errors import CorruptBatch, Limits, LogRefusal, LogStorageFailure, StorageError, UsageError
+from kafkalog.errors import UsageError
 from kafkalog.format import names
-from kafkalog.kernels.resync import ResyncBounds, find_next_entry
 from kafkalog.log.engine.config import LogConfig
 from kafkalog.log.engine.partition_log import PartitionLog
-from kafkalog.log.engine.schedule import ManualClock
 from kafkalog.log.partition import Partition
 from kafkalog.storage.fs import Fs, LocalFs
 from kafkalog.storage.local import LocalStore
 from kafkalog.storage.overlay import OverlayFs
 from kafkalog.storage.publish import StagedFolder, publish_files, writing
 
-from .in_place import Checkpoints, drop_segments, held, is_log_directory, keep_log_start, remove_marker, was_shut_down
+from .in_place import Checkpoints, drop_segments, held, is_log_directory, keep_log_start, remove_marker
+from .loading import LogOpening, find_cut, opening_in_place, require_no_loss, told_as_storage_errors
 from .output import COPY_BYTES, Progress, folder_name, output_folder
 from .partitions import PathLike, chosen_partitions
 
@@ -159,30 +157,21 @@ class _Maintenance:
     def _checkpoints(self, fs: Fs, log_directory: str) -> Checkpoints:
         return Checkpoints(fs, log_directory, self.partition.topic, self.partition.partition)
 
-    @contextmanager
-    def _opened(self, fs: Fs, folder: str, *, clean: bool, recovery_point: int) -> Iterator[PartitionLog]:
-        """The log in `folder`, to which everything before its end is committed: no other replica is asked."""
-        with told_as_storage_errors(), PartitionLog.open(
-            folder,
-            self.config,
-            clock=ManualClock(self.options.now_ms),
-            fs=fs,
-            log_start_offset=self.partition.log_start_offset or 0,
-            recovery_point=recovery_point,
-            clean=clean,
-            topic=self.partition.topic,
-            partition=self.partition.partition,
-        ) as log:
-            log.update_high_watermark(log.log_end_offset)
-            yield log
+    def _opening(self) -> LogOpening:
+        """The partition as it is in its place."""
+        opening = opening_in_place(self.fs, self.partition.folder, self.config, self.options.now_ms)
+        recovers_all, is_recovery = self.operation.recovers_all, self.operation.is_recovery
+        recovery_point = 0 if recovers_all else opening.recovery_point
+        return replace(opening, recovery_point=recovery_point, clean=opening.clean and not is_recovery)
+
+    def _note_cut(self, result: MaintenanceResult, fs: Fs, folder: str, log: PartitionLog) -> None:
+        cut = find_cut(fs, folder, log)
+        if not self.operation.is_recovery:
+            require_no_loss(fs, folder, cut)
+        result.cut_bytes = cut.size
+        result.details["cut_segments"] = cut.segments
 
     # in place
-
-    def _recovery_point(self) -> int:
-        if self.operation.recovers_all:
-            return 0
-        log_directory = os.path.dirname(self.partition.folder)
-        return self._checkpoints(self.fs, log_directory).offset(names.RECOVERY_POINT_CHECKPOINT) or 0
 
     def plan(self) -> MaintenanceResult:
         """What would become of the log, told from a run that changes nothing."""
@@ -190,9 +179,8 @@ class _Maintenance:
         folder = self._local_folder()
         overlay = OverlayFs(self.fs)
         checkpoints = self._checkpoints(overlay, os.path.dirname(folder))
-        clean = was_shut_down(self.fs, folder) and not self.operation.is_recovery
-        with self._opened(overlay, folder, clean=clean, recovery_point=self._recovery_point()) as log:
-            self._note_cut(log, result)
+        with told_as_storage_errors(), self._opening().open(overlay, folder) as log:
+            self._note_cut(result, self.fs, folder, log)
             result.before = LogState.of(log)
             result.details |= self.operation.plan(log, checkpoints)
             result.after = LogState.of(log) if self.operation.is_planned_whole else None
@@ -206,22 +194,6 @@ class _Maintenance:
             raise UsageError(f"{folder}: only local folders can be changed in place or planned for; give --out")
         return folder
 
-    def _note_cut(self, log: PartitionLog, result: MaintenanceResult) -> None:
-        """Loading a log cuts off what is not whole. A tail is nothing; whole batches behind damage are another matter."""
-        left = {segment.base_offset: segment.size for segment in log.segments}
-        cut = [segment for segment in self.partition.segments if left.get(segment.base_offset, 0) < segment.log.size]
-        result.cut_bytes = sum(segment.log.size - left.get(segment.base_offset, 0) for segment in cut)
-        result.details["cut_segments"] = [segment.base_offset for segment in cut if segment.base_offset not in left]
-        if not cut or self.operation.is_recovery:
-            return
-        position = left.get(cut[0].base_offset, 0)
-        bounds = ResyncBounds(minimum_offset=cut[0].base_offset - 1, batch_bytes=Limits().batch_bytes)
-        with self.partition.open_log(cut[0]) as source:
-            is_tail = cut[0].is_newest and find_next_entry(source.read_into, position + 1, source.size, bounds) is None
-        if not is_tail:
-            detail = "what follows would be lost: `kafkalog salvage` keeps it, `kafkalog recover` cuts it off as a broker does"
-            raise CorruptBatch("crc", file=cut[0].log.path, position=position, detail=detail)
-
     def change_in_place(self, planned: MaintenanceResult) -> MaintenanceResult:
         if self.operation.is_done(planned):
             planned.state = "already there"
@@ -231,11 +203,11 @@ class _Maintenance:
         result = self._result()
         with held(self.fs, folder):
             checkpoints = self._checkpoints(self.fs, log_directory)
-            clean = was_shut_down(self.fs, folder) and not self.operation.is_recovery
+            clean = self._opening().clean
             remove_marker(self.fs, folder)
             drop_segments(self.fs, folder, planned.details.get("cut_segments", []))
             self.operation.prepare(planned, checkpoints, self.fs, folder)
-            with self._opened(self.fs, folder, clean=clean, recovery_point=self._recovery_point()) as log:
+            with told_as_storage_errors(), replace(self._opening(), clean=clean).open(self.fs, folder) as log:
                 result.before, result.cut_bytes = planned.before, planned.cut_bytes
                 result.details = planned.details | self.operation.run(log, checkpoints, self.progress)
                 result.after = LogState.of(log)
@@ -257,8 +229,10 @@ class _Maintenance:
         with StagedFolder(self.fs, result.folder) as staged:
             self._copy(staged.staging)
             checkpoints = self._checkpoints(self.fs, out)
-            with self._opened(self.fs, staged.staging, clean=False, recovery_point=0) as log:
-                self._note_cut(log, result)
+            opening = self._copy_opening()
+            with told_as_storage_errors(), opening.open(OverlayFs(self.fs), staged.staging) as log:
+                self._note_cut(result, self.fs, staged.staging, log)
+            with told_as_storage_errors(), opening.open(self.fs, staged.staging) as log:
                 result.before = LogState.of(log)
                 result.details |= self.operation.run(log, checkpoints, self.progress)
                 result.after = LogState.of(log)
@@ -270,6 +244,11 @@ class _Maintenance:
             staged.sync_files()
             staged.publish()
         return result
+
+    def _copy_opening(self) -> LogOpening:
+        partition = self.partition
+        start = partition.log_start_offset or 0
+        return LogOpening(partition.topic, partition.partition, self.config, self.options.now_ms, log_start_offset=start)
 
     def _copy(self, folder: str) -> None:
         """All files but those that are on their way out; what compaction left half-way is completed when the log is opened."""
@@ -323,21 +302,3 @@ class _Journal:
         except ValueError:
             return None
         return told if isinstance(told, dict) else None
-
-
-@contextmanager
-def told_as_storage_errors() -> Iterator[None]:
-    """A failing disk under the engine is told as one under any other command; what the log refuses stays a LogRefusal."""
-    try:
-        yield
-    except LogStorageFailure as refusal:
-        cause = refusal.__cause__
-        failure = StorageError(str(refusal))
-        failure.errno = cause.errno if isinstance(cause, OSError) else None
-        raise failure from refusal
-    except (LogRefusal, StorageError):
-        raise
-    except OSError as error:
-        failure = StorageError(f"{error.filename or 'the log'}: {error.strerror or error}")
-        failure.errno = error.errno
-        raise failure from error
