@@ -155,9 +155,9 @@ def plan(
     """(status, row at fault, batches): which rows share a batch.
 
     A batch holds at most `max_records`, and with its header at most `max_bytes` before compression unless one record alone is
-    larger; its offsets span 31 bits; where `starts`, if it has elements, is not 0, one begins. `before` is the offset that the first row must come after. `sizes`, filled by
-    `measure`, gets the size of a record behind its length (v2). One column of `batches` follows the last batch: its FIRST_ROW is
-    where that ends.
+    larger; its offsets span 31 bits. Where `starts`, if it has elements, is not 0, one begins. `before` is the offset that the
+    first row must come after. `sizes`, filled by `measure`, gets the size of a record behind its length (v2). One column of
+    `batches` follows the last batch: its FIRST_ROW is where that ends.
     """
     count = 0
     position = np.int64(0)

@@ -1,8 +1,8 @@
 """Entries written anew: v0 and v1 messages as v2 batches, batches with another codec, records in other batches.
 
-Offsets and timestamps stay. So does what brokers, coordinators and idempotent producers rely on: control and empty batches are not
-touched, and of a batch that has a producer or a delete horizon, or from which compaction took records, only the compression may
-change. Windows go in and bytes come out; where batches are cut does not depend on the windows.
+Offsets and timestamps stay. So does what brokers, coordinators and idempotent producers rely on: control and empty batches are
+not touched, and of a batch that has a producer or a delete horizon, or from which compaction took records, only the compression
+may change. Windows go in and bytes come out; where batches are cut does not depend on the windows.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from .fs import Buffer, Fs, NewFile, OpenFile, PathKind
@@ -123,7 +123,7 @@ class OverlayFs:
         if self.kind(path) != "missing":
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
         self._files[path] = file = _Changed(self.below)
-        return _NewChanged(file)  # type: ignore[return-value]
+        return _NewChanged(file)
 
     def make_folder(self, path: str) -> None:
         if self.kind(path) != "missing":
@@ -164,7 +164,7 @@ class OverlayFs:
     def read(self, path: str, position: int, size: int) -> bytes:
         return self._file(path).read(position, size)
 
-    def changes(self) -> list[str]:
+    def changes(self) -> Sequence[str]:
         """The files that are not as they were: made, changed, or removed."""
         return sorted(path for path, file in self._files.items() if self._differs(path, file))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,15 +15,9 @@ from kafkalog.log.engine.partition_log import PartitionLog
 from kafkalog.storage.fs import Fs
 
 from .in_place import Checkpoints
-from .maintenance import MaintenanceResult
+from .maintenance import MaintenanceResult, Place, maintain
 from .output import Progress
-
-
-def compaction_settings(config: Mapping[str, str]) -> dict[str, str]:
-    """The settings of a topic that is compacted, whatever else they say."""
-    if "compact" not in (policy := config.get("cleanup.policy", "compact")):
-        raise UsageError(f"cleanup.policy={policy}: a log with this policy is not compacted")
-    return {"cleanup.policy": policy, **config}
+from .partitions import PathLike
 
 
 @dataclass(frozen=True)
@@ -85,3 +79,19 @@ class Compaction:
 
     def is_done(self, plan: MaintenanceResult) -> bool:
         return not plan.details["dirty_bytes"]
+
+
+def compact(
+    path: PathLike,
+    place: Place,
+    config: Mapping[str, str] | None = None,
+    *,
+    whole: bool = False,
+    roll: bool = False,
+    map_bytes: int = DEFAULT_BYTES,
+) -> Iterator[MaintenanceResult]:
+    """Compact the partitions at `path`, whatever the policy of their topic is."""
+    settings = {"cleanup.policy": "compact", **(config or {})}
+    if "compact" not in settings["cleanup.policy"]:
+        raise UsageError(f"cleanup.policy={settings['cleanup.policy']}: a log with this policy is not compacted")
+    return maintain(path, Compaction(whole, roll, map_bytes), place, settings)

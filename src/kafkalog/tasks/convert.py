@@ -7,7 +7,7 @@ the names that a broker's own compaction uses, so that a broker or another run c
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import NamedTuple
@@ -30,21 +30,11 @@ from kafkalog.storage.local import LocalStore
 from kafkalog.storage.publish import StagedFolder, holds
 
 from .in_place import held, keep_log_start, remove_marker
+from .maintenance import Place
 from .output import COPY_BYTES, MAX_LOG_BYTES, Comparison, Output, Progress, folder_name, output_folder
 from .partitions import PathLike, chosen_partitions, find_index_interval, read_metadata
 
 HEADERS_AT_ONCE = (1 << 15) - 24
-
-
-@dataclass(frozen=True)
-class ConvertOptions:
-    """What to, and where to: below `out`, or in place without it."""
-
-    recoding: Recoding = field(default_factory=Recoding)
-    out: PathLike | None = None
-    dry_run: bool = False
-    index_interval_bytes: int | None = None
-    limits: Limits = field(default_factory=Limits)
 
 
 @dataclass
@@ -75,36 +65,35 @@ class ConvertResult:
 
 def convert(
     path: PathLike,
-    options: ConvertOptions,
+    place: Place,
+    recoding: Recoding | None = None,
     *,
-    topics: Sequence[str] | None = None,
-    partitions: Sequence[int] | None = None,
-    fs: Fs | None = None,
-    progress: Progress | None = None,
+    index_interval_bytes: int | None = None,
+    limits: Limits | None = None,
 ) -> Iterator[ConvertResult]:
     """Convert the partitions at `path`. SegmentError at damage: out of place nothing is written then, in place no more."""
-    for partition in chosen_partitions(path, topics, partitions):
-        if partition.file is not None and options.out is None:
+    for partition in chosen_partitions(path, place.topics, place.partitions):
+        if partition.file is not None and place.in_place:
             raise UsageError(f"{partition.file}: give the partition's folder; its segments are converted together")
-        yield convert_partition(partition, options, fs or LocalFs(), progress)
+        yield convert_partition(partition, place, recoding or Recoding(), index_interval_bytes, limits or Limits())
 
 
-def convert_partition(partition: Partition, options: ConvertOptions, fs: Fs, progress: Progress | None = None) -> ConvertResult:
+def convert_partition(
+    partition: Partition, place: Place, recoding: Recoding, index_interval_bytes: int | None, limits: Limits
+) -> ConvertResult:
     result = ConvertResult(partition.topic, partition.partition, partition.folder)
-    work = _Conversion(partition, options, result, progress or (lambda size: None))
-    work.plan()
-    if options.out is not None:
-        result.folder = os.path.join(output_folder(options.out), folder_name(partition))
-        if result.folder == os.path.abspath(partition.folder):
+    if place.out is not None:
+        result.folder = os.path.join(output_folder(place.out), folder_name(partition))
+        if os.path.realpath(result.folder) == os.path.realpath(partition.folder):
             raise UsageError(f"--out: {result.folder} is what is to be converted; choose another folder, or --in-place")
-    if options.dry_run:
-        return result
-    if options.out is not None:
-        work.write_folder(fs)
-    elif isinstance(fs, LocalFs) and not isinstance(partition.store, LocalStore):
+    elif isinstance(place.fs, LocalFs) and not isinstance(partition.store, LocalStore):
         raise UsageError(f"{partition.folder}: only local folders can be changed in place; give --out")
-    else:
-        work.change_in_place(fs)
+    work = _Conversion(partition, recoding, limits, result, place.progress)
+    work.interval = index_interval_bytes or find_index_interval(partition, limits)
+    work.plan()
+    place.on_plan(result)
+    if not place.dry_run:
+        (work.change_in_place if place.in_place else work.write_folder)(place.fs)
     return result
 
 
@@ -117,12 +106,16 @@ class _Block(NamedTuple):
 
 
 class _Conversion:
-    def __init__(self, partition: Partition, options: ConvertOptions, result: ConvertResult, progress: Progress) -> None:
+    interval: int
+
+    def __init__(
+        self, partition: Partition, recoding: Recoding, limits: Limits, result: ConvertResult, progress: Progress
+    ) -> None:
         self.partition = partition
-        self.options = options
+        self.recoding = recoding
+        self.limits = limits
         self.result = result
         self.progress = progress
-        self.interval = options.index_interval_bytes or find_index_interval(partition, options.limits)
 
     # the plan
 
@@ -131,7 +124,7 @@ class _Conversion:
         result = self.result
         for segment in self.partition.segments:
             for fields in self._headers(segment):
-                actions = np.bincount(self.options.recoding.actions(fields), minlength=3)
+                actions = np.bincount(self.recoding.actions(fields), minlength=3)
                 result.to_keep += int(actions[KEPT])
                 result.to_compress += int(actions[COMPRESSED_ANEW])
                 result.to_encode += int(actions[ENCODED_ANEW])
@@ -142,7 +135,7 @@ class _Conversion:
 
     def _headers(self, segment: Segment) -> Iterator[Ints]:
         with self.partition.open_log(segment) as source:
-            walk = SegmentWalk(source, 0, source.size, self.options.limits)
+            walk = SegmentWalk(source, 0, source.size, self.limits)
             yield from walk.headers()
             self._require_whole(segment, walk.problem)
 
@@ -162,7 +155,7 @@ class _Conversion:
         yield _Block(base_offset, bytearray(), np.empty((scan.FIELD_COUNT, 0), np.int64))
         for data in self._recoded(segment):
             is_full = size + len(data) > MAX_LOG_BYTES
-            fields = _headers_of(data, 0 if is_full else size, self.options.limits)
+            fields = _headers_of(data, 0 if is_full else size, self.limits)
             if is_full:
                 base_offset, size = int(fields[scan.BASE_OFFSET, 0]), 0
             size += len(data)
@@ -171,10 +164,10 @@ class _Conversion:
             yield _Block(base_offset, data, fields)
 
     def _recoded(self, segment: Segment) -> Iterator[bytearray]:
-        recoder = Recoder(self.options.recoding, self.options.limits, self._epochs_at)
+        recoder = Recoder(self.recoding, self.limits, self._epochs_at)
         buffers = WindowBuffers()
         with self.partition.open_log(segment) as source:
-            walk = SegmentWalk(source, 0, source.size, self.options.limits)
+            walk = SegmentWalk(source, 0, source.size, self.limits)
             for window in walk.windows(buffers):
                 size = window.size
                 if data := bytearray().join(recoder.recode(window)):
@@ -234,7 +227,7 @@ class _Conversion:
         with held(fs, self.partition.folder):
             remove_marker(fs, self.partition.folder)
             for segment in self.partition.segments:
-                if any((self.options.recoding.actions(fields) != KEPT).any() for fields in self._headers(segment)):
+                if any((self.recoding.actions(fields) != KEPT).any() for fields in self._headers(segment)):
                     self._replace(fs, segment)
         result.state = "written" if result.changed_segments else "already there"
 

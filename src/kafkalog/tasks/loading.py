@@ -87,9 +87,9 @@ def find_cut(fs: Fs, folder: str, log: PartitionLog) -> Cut:
 
 
 def _stored_sizes(fs: Fs, folder: str) -> dict[int, int]:
-    found = ((name, names.parse_file_name(name)) for name in fs.list(folder))
-    logs = {parsed.base_offset: name for name, parsed in found if parsed is not None and parsed.kind == "log" and not parsed.suffix}
-    return {base: fs.size(os.path.join(folder, name)) for base, name in sorted(logs.items())}
+    parsed = (names.parse_file_name(name) for name in fs.list(folder))
+    bases = sorted(name.base_offset for name in parsed if name is not None and name.kind == "log" and not name.suffix)
+    return {base: fs.size(os.path.join(folder, names.segment_file_name(base))) for base in bases}
 
 
 def require_no_loss(fs: Fs, folder: str, cut: Cut) -> None:

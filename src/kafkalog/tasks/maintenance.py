@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
@@ -16,6 +16,7 @@ from kafkalog.errors import UsageError
 from kafkalog.format import names
 from kafkalog.log.engine.config import LogConfig
 from kafkalog.log.engine.partition_log import PartitionLog
+from kafkalog.log.engine.schedule import SystemClock
 from kafkalog.log.partition import Partition
 from kafkalog.storage.fs import Fs, LocalFs
 from kafkalog.storage.local import LocalStore
@@ -103,52 +104,64 @@ class Operation(Protocol):
 
 
 @dataclass(frozen=True)
-class MaintenanceOptions:
-    """Where to work, and under which of Kafka's settings; `now_ms` stands for the time all along."""
+class Place:
+    """Where a change is made: in place, or as a copy below `out`. `now_ms` stands for the time all along; None: now.
 
-    now_ms: int
+    `on_plan` is told what will be done before it is done, `progress` how many more bytes are done.
+    """
+
     out: PathLike | None = None
+    in_place: bool = False
     dry_run: bool = False
-    config: Mapping[str, str] = field(default_factory=dict)
+    now_ms: int | None = None
+    topics: Sequence[str] | None = None
+    partitions: Sequence[int] | None = None
+    fs: Fs = field(default_factory=LocalFs)
+    progress: Progress = lambda size: None
+    on_plan: Callable[[Any], None] = lambda result: None
+
+    def __post_init__(self) -> None:
+        if (self.out is None) != self.in_place:
+            raise UsageError("give either --out DIR or --in-place")
 
 
-def maintain(
-    path: PathLike,
-    operation: Operation,
-    options: MaintenanceOptions,
-    *,
-    topics: Sequence[str] | None = None,
-    partitions: Sequence[int] | None = None,
-    fs: Fs | None = None,
-    progress: Progress | None = None,
-) -> Iterator[MaintenanceResult]:
-    """Do this to the partitions at `path`."""
-    for partition in chosen_partitions(path, topics, partitions):
-        yield maintain_partition(partition, operation, options, fs or LocalFs(), progress)
+def maintain(path: PathLike, operation: Operation, place: Place, config: Mapping[str, str]) -> Iterator[MaintenanceResult]:
+    """Do this to the partitions at `path`, under these of Kafka's settings."""
+    now_ms = SystemClock().now_ms() if place.now_ms is None else place.now_ms
+    for partition in chosen_partitions(path, place.topics, place.partitions):
+        yield maintain_partition(partition, operation, replace(place, now_ms=now_ms), config)
 
 
 def maintain_partition(
-    partition: Partition, operation: Operation, options: MaintenanceOptions, fs: Fs, progress: Progress | None = None
+    partition: Partition, operation: Operation, place: Place, config: Mapping[str, str]
 ) -> MaintenanceResult:
     if partition.file is not None or partition.partition < 0:
         raise UsageError(f"{partition.file or partition.folder}: give the folder of a partition, named <topic>-<partition>")
-    work = _Maintenance(partition, operation, options, fs, progress or (lambda size: None))
-    if options.out is not None:
-        return work.plan() if options.dry_run else work.write_copy(output_folder(options.out))
-    planned = work.plan()
-    return planned if options.dry_run else work.change_in_place(planned)
+    work = _Maintenance(partition, operation, place, config)
+    is_local = isinstance(partition.store, LocalStore) or not isinstance(place.fs, LocalFs)
+    if not is_local and (place.in_place or place.dry_run):
+        raise UsageError(f"{partition.folder}: only local folders can be changed in place or planned for; give --out")
+    planned = work.plan() if is_local else None
+    if planned is not None:
+        place.on_plan(planned)
+    if planned is not None and place.dry_run:
+        return planned
+    if place.out is not None:
+        return work.write_copy(output_folder(place.out))
+    assert planned is not None
+    return work.change_in_place(planned)
 
 
 class _Maintenance:
-    def __init__(
-        self, partition: Partition, operation: Operation, options: MaintenanceOptions, fs: Fs, progress: Progress
-    ) -> None:
+    def __init__(self, partition: Partition, operation: Operation, place: Place, config: Mapping[str, str]) -> None:
+        assert place.now_ms is not None
         self.partition = partition
         self.operation = operation
-        self.options = options
-        self.fs = fs
-        self.progress = progress
-        self.config = LogConfig.of({"file.delete.delay.ms": 0, **options.config})
+        self.now_ms = place.now_ms
+        self.fs = place.fs
+        self.progress = place.progress
+        self.settings = dict(sorted(config.items()))
+        self.config = LogConfig.of({"file.delete.delay.ms": 0, **config})
 
     def _result(self) -> MaintenanceResult:
         partition = self.partition
@@ -159,7 +172,7 @@ class _Maintenance:
 
     def _opening(self) -> LogOpening:
         """The partition as it is in its place."""
-        opening = opening_in_place(self.fs, self.partition.folder, self.config, self.options.now_ms)
+        opening = opening_in_place(self.fs, self.partition.folder, self.config, self.now_ms)
         recovers_all, is_recovery = self.operation.recovers_all, self.operation.is_recovery
         recovery_point = 0 if recovers_all else opening.recovery_point
         return replace(opening, recovery_point=recovery_point, clean=opening.clean and not is_recovery)
@@ -176,7 +189,7 @@ class _Maintenance:
     def plan(self) -> MaintenanceResult:
         """What would become of the log, told from a run that changes nothing."""
         result = self._result()
-        folder = self._local_folder()
+        folder = self.partition.folder
         overlay = OverlayFs(self.fs)
         checkpoints = self._checkpoints(overlay, os.path.dirname(folder))
         with told_as_storage_errors(), self._opening().open(overlay, folder) as log:
@@ -187,12 +200,6 @@ class _Maintenance:
         if self.operation.is_recovery:
             result.details["changed_files"] = [os.path.basename(path) for path in overlay.changes()]
         return result
-
-    def _local_folder(self) -> str:
-        folder = self.partition.folder
-        if isinstance(self.fs, LocalFs) and not isinstance(self.partition.store, LocalStore):
-            raise UsageError(f"{folder}: only local folders can be changed in place or planned for; give --out")
-        return folder
 
     def change_in_place(self, planned: MaintenanceResult) -> MaintenanceResult:
         if self.operation.is_done(planned):
@@ -248,7 +255,7 @@ class _Maintenance:
     def _copy_opening(self) -> LogOpening:
         partition = self.partition
         start = partition.log_start_offset or 0
-        return LogOpening(partition.topic, partition.partition, self.config, self.options.now_ms, log_start_offset=start)
+        return LogOpening(partition.topic, partition.partition, self.config, self.now_ms, log_start_offset=start)
 
     def _copy(self, folder: str) -> None:
         """All files but those that are on their way out; what compaction left half-way is completed when the log is opened."""
@@ -267,7 +274,7 @@ class _Maintenance:
 
     def _job(self) -> dict[str, Any]:
         files = [[os.path.basename(stored.path), stored.size, stored.mtime_ns] for stored in self.partition.files]
-        settings = {**self.operation.settings(), "config": dict(sorted(self.options.config.items()))}
+        settings = {**self.operation.settings(), "config": self.settings}
         return {"command": self.operation.name, "settings": settings, "source": self.partition.folder, "files": files}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +11,9 @@ from kafkalog.log.engine.partition_log import PartitionLog
 from kafkalog.storage.fs import Fs
 
 from .in_place import Checkpoints
-from .maintenance import MaintenanceResult
+from .maintenance import MaintenanceResult, Place, maintain
 from .output import Progress
+from .partitions import PathLike
 
 
 @dataclass(frozen=True)
@@ -43,3 +44,10 @@ class Recovery:
 
     def is_done(self, plan: MaintenanceResult) -> bool:
         return not plan.details["changed_files"]
+
+
+def recover(
+    path: PathLike, place: Place, config: Mapping[str, str] | None = None, *, whole: bool = False
+) -> Iterator[MaintenanceResult]:
+    """Do to the partitions at `path` what a broker does after an unclean stop; `whole` looks also before the recovery point."""
+    return maintain(path, Recovery(whole), place, config or {})

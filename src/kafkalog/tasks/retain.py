@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,17 +12,11 @@ from kafkalog.log.engine.partition_log import PartitionLog
 from kafkalog.storage.fs import Fs
 
 from .in_place import Checkpoints
-from .maintenance import MaintenanceResult
+from .maintenance import MaintenanceResult, Place, maintain
 from .output import Progress
+from .partitions import PathLike
 
 UNLIMITED = {"retention.ms": "-1", "retention.bytes": "-1"}
-
-
-def retention_settings(config: Mapping[str, str], start_offset: int | None) -> dict[str, str]:
-    """The settings with which only what was asked for goes; UsageError if nothing was."""
-    if start_offset is None and not UNLIMITED.keys() & config.keys():
-        raise UsageError("say what need not be kept: --config retention.ms=…, --config retention.bytes=…, or --start-offset N")
-    return {**UNLIMITED, **config}
 
 
 @dataclass(frozen=True)
@@ -58,3 +52,16 @@ class Retention:
 
     def is_done(self, plan: MaintenanceResult) -> bool:
         return plan.before == plan.after
+
+
+def retain(
+    path: PathLike, place: Place, config: Mapping[str, str] | None = None, *, start_offset: int | None = None
+) -> Iterator[MaintenanceResult]:
+    """Delete what the partitions at `path` need not keep: by retention.ms and retention.bytes of `config`, and before an offset.
+
+    Without any of them UsageError: nobody should lose records by a default.
+    """
+    config = config or {}
+    if start_offset is None and not UNLIMITED.keys() & config.keys():
+        raise UsageError("say what need not be kept: --config retention.ms=…, --config retention.bytes=…, or --start-offset N")
+    return maintain(path, Retention(start_offset), place, {**UNLIMITED, **config})

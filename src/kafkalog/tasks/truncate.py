@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kafkalog.errors import UsageError
 from kafkalog.format import names
 from kafkalog.log.engine.partition_log import PartitionLog
 from kafkalog.storage.fs import Fs
 
 from .in_place import Checkpoints, drop_segments
-from .maintenance import MaintenanceResult
+from .maintenance import MaintenanceResult, Place, maintain
 from .output import Progress
+from .partitions import PathLike
 
 
 @dataclass(frozen=True)
@@ -54,3 +56,12 @@ class Truncation:
 
     def is_done(self, plan: MaintenanceResult) -> bool:
         return plan.before == plan.after
+
+
+def truncate(
+    path: PathLike, to_offset: int, place: Place, config: Mapping[str, str] | None = None
+) -> Iterator[MaintenanceResult]:
+    """Let the partitions at `path` end at an offset."""
+    if to_offset < 0:
+        raise UsageError(f"a log cannot end at offset {to_offset}")
+    return maintain(path, Truncation(to_offset), place, config or {})

@@ -19,6 +19,7 @@ from kafkalog.errors import UsageError
 from kafkalog.format import names
 from kafkalog.log.engine.config import LogConfig
 from kafkalog.log.engine.partition_log import PartitionLog
+from kafkalog.log.engine.schedule import SystemClock
 from kafkalog.storage.fs import Fs
 from kafkalog.storage.publish import StagedFolder
 
@@ -35,9 +36,12 @@ MESSAGE_FORMATS = {0: "0.9.0", 1: "0.10.2"}
 
 @dataclass(frozen=True)
 class AppendOptions:
-    """How to append. Without `partitions` those that are there, or one; `own_partitions` takes each record's own number."""
+    """How to append; `now_ms` None is now.
 
-    now_ms: int
+    Without `partitions` those that are there, or one; `own_partitions` takes each record's own number.
+    """
+
+    now_ms: int | None = None
     form: Form = field(default_factory=Form)
     partitions: int | None = None
     own_partitions: bool = False
@@ -116,7 +120,7 @@ class Target:
 
 
 def append(
-    sources: Sequence[SourceFile] | Iterable[pa.Table],
+    sources: Iterable[SourceFile | pa.Table],
     target: Target,
     options: AppendOptions,
     fs: Fs,
@@ -133,6 +137,7 @@ class _Append:
         self.sources = sources
         self.target = target
         self.options = options
+        self.now_ms = SystemClock().now_ms() if options.now_ms is None else options.now_ms
         self.fs = fs
         self.progress = progress
         form = options.form
@@ -185,12 +190,12 @@ class _Append:
     def _begin(self, job_file: JobFile, request: dict[str, Any], logs: _Logs) -> Job:
         """Settle what decides the bytes, and write it down."""
         producer_id = self._producer_id(logs)
-        form = self._settled_form(producer_id, self.options.now_ms)
+        form = self._settled_form(producer_id, self.now_ms)
         starts = {
             os.path.basename(folder): None if folder in logs.staged else Start.at_end_of(log, form)
             for folder, log in logs.logs.items()
         }
-        job = Job(request, self.options.now_ms, producer_id, starts, BEGUN)
+        job = Job(request, self.now_ms, producer_id, starts, BEGUN)
         job_file.write(job)
         return job
 
@@ -249,8 +254,8 @@ class _Append:
     def _plan(self) -> AppendResult:
         """Count what would go where, by the rules that records are refused by."""
         counts = [0] * len(self.folders)
-        for table in self._tables(self.options.now_ms):
-            check_records(table, self.config, self.options.now_ms)
+        for table in self._tables(self.now_ms):
+            check_records(table, self.config, self.now_ms)
             for number, part in self._parts(table):
                 counts[number] += part.num_rows
         for folder, count in zip(self.folders, counts, strict=True):
@@ -270,7 +275,7 @@ class _Logs:
         self.logs: dict[str, PartitionLog] = {}
         self.staged: dict[str, StagedFolder] = {}
         self.complete: list[str] = []  # new ones that an interrupted run has finished
-        self._now_ms = unfinished.now_ms if unfinished else work.options.now_ms
+        self._now_ms = unfinished.now_ms if unfinished else work.now_ms
         for folder in work.folders:
             name = os.path.basename(folder)
             if unfinished is not None and unfinished.starts.get(name, ()) is None and work.fs.kind(folder) != "missing":

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,6 +32,7 @@ COLUMNS = ("key", "value", "timestamp_ms", "timestamp", "headers_raw", "headers"
 ROWS_AT_ONCE = 1 << 14
 CSV_BLOCK = 4 << 20
 ARROW_FILE = b"ARROW1"
+Given: TypeAlias = str | os.PathLike[str] | pa.Table
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,14 @@ def source_file(path: str, format_name: str | None = None, encoding: str = "utf8
     if path != STDIN and not os.path.isfile(path):
         raise StorageError(f"{path}: no such file", file=path)
     return SourceFile(path, known, encoding)
+
+
+def sources_of(given: Given | Sequence[Given], format_name: str | None, encoding: str) -> list[SourceFile | pa.Table]:
+    """Paths and tables as what can be appended."""
+    several = [given] if isinstance(given, str | os.PathLike | pa.Table) else given
+    return [
+        each if isinstance(each, pa.Table) else source_file(os.fspath(each), format_name, encoding) for each in several
+    ]
 
 
 def read_tables(source: SourceFile) -> Iterator[pa.Table]:
