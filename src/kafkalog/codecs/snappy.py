@@ -90,9 +90,11 @@ def _claimed_size(block: memoryview) -> int:
 
 def compress(data: Buffer, level: int | None, magic: int) -> bytes:
     """`data` in blocks of 32 KiB, framed."""
+    from kafkalog.kernels.snappy import compress as compress_block  # other libraries find other copies than Kafka's
+
     source = memoryview(data).cast("B")
     parts = [HEADER]
     for start in range(0, len(source), BLOCK_SIZE):
-        block = bytes(cramjam.snappy.compress_raw(source[start : start + BLOCK_SIZE]))
+        block = compress_block(source[start : start + BLOCK_SIZE])
         parts += (_int32.pack(len(block)), block)
     return b"".join(parts)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from .fs import Buffer, Fs, NewFile, OpenFile, PathKind
 
@@ -70,6 +70,11 @@ class _OpenChanged:
 
     def read(self, position: int, size: int) -> bytes:
         return self.file.read(position, size)
+
+    def read_into(self, position: int, target: memoryview) -> int:
+        data = self.file.read(position, len(target))
+        target[: len(data)] = data
+        return len(data)
 
     def write(self, position: int, data: Buffer) -> None:
         self.file.write(position, data)
@@ -180,7 +185,10 @@ class OverlayFs:
             return any(file.read(at, PAGE) != self.below.read(path, at, PAGE) for at in positions)
         return any(file.read(at, step) != self.below.read(path, at, step) for at in range(0, file.size, step))
 
-    @contextmanager
-    def lock(self, folder: str) -> Iterator[None]:
+    def lock(self, folder: str) -> AbstractContextManager[None]:
         """Nobody else is here."""
-        yield
+        return nullcontext()
+
+    def broker_lock(self, log_directory: str) -> AbstractContextManager[None]:
+        """No broker is here."""
+        return nullcontext()

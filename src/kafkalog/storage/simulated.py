@@ -12,7 +12,7 @@ import errno
 import itertools
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 
 from .fs import Buffer, NewFile, OpenFile, PathKind
@@ -124,6 +124,11 @@ class _SimulatedOpenFile:
 
     def read(self, position: int, size: int) -> bytes:
         return bytes(self.file.content[position : position + size])
+
+    def read_into(self, position: int, target: memoryview) -> int:
+        data = self.read(position, len(target))
+        target[: len(data)] = data
+        return len(data)
 
     def write(self, position: int, data: Buffer) -> None:
         self.fs.step("write", self.path)
@@ -276,6 +281,9 @@ class SimulatedFs:
     def lock(self, folder: str) -> Iterator[None]:
         self._folder(folder)
         yield
+
+    def broker_lock(self, log_directory: str) -> AbstractContextManager[None]:
+        return self.lock(log_directory)
 
     def files(self) -> Files:
         """Every file as a running program sees it."""

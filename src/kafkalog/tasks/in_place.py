@@ -11,8 +11,7 @@ from kafkalog.format import names
 from kafkalog.format.checkpoint import PartitionOffset, decode_offset_checkpoint, encode_offset_checkpoint
 from kafkalog.log.engine.checkpoints import CleanShutdownFlag
 from kafkalog.log.partition import Partition
-from kafkalog.storage.fs import Fs, LocalFs
-from kafkalog.storage.lock import broker_lock
+from kafkalog.storage.fs import Fs
 from kafkalog.storage.publish import replace_file, sync_names, writing
 
 LOG_DIRECTORY_FILES = (names.META_PROPERTIES, names.LOCK, *names.OFFSET_CHECKPOINTS)
@@ -29,8 +28,8 @@ def held(fs: Fs, folder: str) -> Iterator[None]:
     """Hold the folder of a partition against brokers and against other writers; StorageError if one of them is there."""
     log_directory = os.path.dirname(folder)
     with ExitStack() as held_locks:
-        if is_log_directory(fs, log_directory) and isinstance(fs, LocalFs):
-            held_locks.enter_context(broker_lock(log_directory))
+        if is_log_directory(fs, log_directory):
+            held_locks.enter_context(fs.broker_lock(log_directory))
         try:
             held_locks.enter_context(fs.lock(folder))
         except BlockingIOError as error:

@@ -84,6 +84,16 @@ def append(log: PartitionLog, data: Buffer, request: AppendRequest) -> AppendRes
         return _append_valid(log, records, info, request)
 
 
+def append_stamped(log: PartitionLog, data: Buffer, request: AppendRequest) -> AppendResult:
+    """Append entries that this leader made itself: with their offsets and its epoch, and by its rules."""
+    limit = log.config.max_message_bytes
+    info = analyze(data, AppendOrigin.COORDINATOR, request.leader_epoch, max_message_bytes=limit, offsets_assigned=True)
+    info.log_start_offset = log.log_start_offset
+    with log.guard.doing("appending"):
+        log.local_log.check_open()
+        return _append_valid(log, _with_offsets(log, memoryview(data), info), info, request)
+
+
 def _assign_offsets(log: PartitionLog, data: memoryview, info: AppendInfo, request: AppendRequest) -> Buffer:
     """The entries of a leader's append with their offsets, as they are stored."""
     config = log.config

@@ -18,6 +18,7 @@ from .log_segment import LogSegment
 from .offsets import OffsetMetadata
 from .producer_rebuild import delete_snapshots, rebuild_producers
 from .producers import ProducerStates
+from .recovery import recover_segment
 from .segment_files import CLEANED, DELETED, SWAP, SegmentFiles
 
 MAX_OFFSET: Final = (1 << 63) - 1
@@ -109,6 +110,8 @@ class LogLoader:
         for name in self._names():
             if not name.endswith(SWAP) and first <= _base_offset(name) < stop:
                 self.fs.remove(self._path(name))
+        if swaps:
+            self.files.sync_names()  # what was replaced must not come back beside what replaced it
         for name in self._names():
             if name.endswith(SWAP):
                 self.fs.rename(self._path(name), self._path(name.removesuffix(SWAP)))
@@ -148,7 +151,7 @@ class LogLoader:
         """Recover a segment with what is known of the producers before it; how many bytes it lost."""
         producers = ProducerStates(self.fs, self.files.folder, self.files.clock, self.producers.settings)
         rebuild_producers(producers, self.segments, self.log_start_offset, segment.base_offset, self.files.clock)
-        truncated = segment.recover(producers, self.leader_epochs)
+        truncated = recover_segment(segment, producers, self.leader_epochs)
         producers.take_snapshot()
         return truncated
 
@@ -190,6 +193,7 @@ class LogLoader:
     def _remove(self, segments: list[LogSegment]) -> None:
         if segments:
             self.files.remove(segments)
+            self.files.sync_names()  # or they could come back behind what is appended next
             self._delete_snapshots(segments)
 
     def _delete_snapshots(self, segments: list[LogSegment]) -> None:

@@ -7,9 +7,9 @@ may use it. What has to be done later (flushing, deleting files, forgetting prod
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from kafkalog.errors import OffsetOutOfRange, PolicyViolation, UsageError
 from kafkalog.format.control import EndTxnMarker
@@ -42,8 +42,16 @@ from .transaction_index import AbortedTransaction
 from .truncation import truncate_fully, truncate_to
 from .watermarks import Watermarks
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BATCH_BYTES = 16_384  # a producer's batch.size
 EXPIRATION_CHECK_MS = 10 * 60 * 1000
 MAX_TRANSACTION_TIMEOUT_MS = 15 * 60 * 1000
+
+
+def _nobody_told() -> None:
+    pass
 
 
 class PartitionLog:
@@ -70,6 +78,9 @@ class PartitionLog:
         self.leader_epochs = leader_epochs
         self.topic_id_file = topic_id_file
         self._expiration = expiration
+        # The recovery point went back: who keeps its checkpoint has to write it before anything is appended, or a crash would
+        # leave new entries behind it that nobody looks at.
+        self.on_truncated: Callable[[], None] = _nobody_told
 
     @classmethod
     def open(
@@ -228,6 +239,29 @@ class PartitionLog:
         """
         epoch = self.latest_epoch if leader_epoch is None else leader_epoch
         return append(self, data, AppendRequest(origin, epoch or 0, verification, transaction_version))
+
+    def append_records(
+        self,
+        table: pa.Table | pa.RecordBatch,
+        *,
+        codec: str = "none",
+        level: int | None = None,
+        batch_bytes: int = BATCH_BYTES,
+        leader_epoch: int | None = None,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        base_sequence: int = -1,
+        is_transactional: bool = False,
+    ) -> AppendResult:
+        """Append the rows of a table with columns of `records`, in batches as a producer would make them; where they all went.
+
+        The offsets are the log's. A topic with a compression.type of its own does not take `codec`.
+        """
+        from .bulk import Producer, append_table
+
+        epoch = self.latest_epoch if leader_epoch is None else leader_epoch
+        producer = Producer(producer_id, producer_epoch, base_sequence, is_transactional)
+        return append_table(self, table, codec, level, batch_bytes, epoch or 0, producer)
 
     def append_as_follower(self, data: Buffer, leader_epoch: int) -> AppendResult:
         """Append entries as a leader of `leader_epoch` has stored them; what is of a newer epoch is left out."""

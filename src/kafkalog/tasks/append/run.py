@@ -29,7 +29,7 @@ from ..output import Progress, output_folder
 from .job import BEGUN, DONE, Job, JobFile
 from .partitioning import Partitioner
 from .sources import SourceFile, read_tables, with_timestamps
-from .writing import Form, PartitionWriter, Start, check_records
+from .writing import Form, PartitionWriter, Start
 
 MESSAGE_FORMATS = {0: "0.9.0", 1: "0.10.2"}
 
@@ -252,10 +252,9 @@ class _Append:
             yield number, table.take(pa.array(np.flatnonzero(chosen == number)))
 
     def _plan(self) -> AppendResult:
-        """Count what would go where, by the rules that records are refused by."""
+        """Count what would go where."""
         counts = [0] * len(self.folders)
         for table in self._tables(self.now_ms):
-            check_records(table, self.config, self.now_ms)
             for number, part in self._parts(table):
                 counts[number] += part.num_rows
         for folder, count in zip(self.folders, counts, strict=True):

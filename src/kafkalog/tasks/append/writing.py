@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kafkalog import codecs
-from kafkalog.errors import InvalidRecord, InvalidTimestamp, RecordTooLarge, UsageError
+from kafkalog.errors import UsageError
 from kafkalog.format import batch, message
 from kafkalog.format.sequence import NO_SEQUENCE, increment_sequence
-from kafkalog.log.engine.config import LogConfig
 from kafkalog.log.engine.partition_log import PartitionLog
 from kafkalog.segment.encode import encode_batches, encode_messages
-from kafkalog.segment.gathering import Gatherer, record_count
 
-CHUNK_BYTES = 1 << 20
+ENOUGH_ROWS = 1 << 16
+ENOUGH_BYTES = 8 << 20
 RECORD_COLUMNS = ("key", "value", "timestamp_ms", "headers_raw", "headers")
 COMMIT, ABORT, OPEN = "commit", "abort", "open"
 
@@ -70,121 +68,93 @@ class PartitionWriter:
         self.log = log
         self.form = form
         self.start = start
-        self.next_offset = self.known_offset = start.offset
         self.record_count = 0
         self.appended_bytes = 0
-        self._sequence = start.sequence
-        self._gatherer = Gatherer(self._batches)
-        self._waiting: list[bytes] = []
-        self._waiting_bytes = 0
+        self._next_offset = start.offset
+        self._held: list[pa.Table] = []
+        self._held_rows = 0
+        self._held_bytes = 0
 
     def add(self, table: pa.Table) -> None:
-        check_records(table, self.log.config, self.form.now_ms)
         self.record_count += table.num_rows
-        rows = table.select([name for name in RECORD_COLUMNS if name in table.column_names])
-        if self.form.magic < 2:
-            for encoded in self._messages(rows):
-                self._take(encoded)
-            self.next_offset += table.num_rows
-            return
-        for encoded in self._gatherer.add(rows):
-            self._take_batch(encoded)
+        self._held.append(table.select([name for name in RECORD_COLUMNS if name in table.column_names]))
+        self._held_rows += table.num_rows
+        self._held_bytes += table.nbytes
+        if self._held_rows >= ENOUGH_ROWS or self._held_bytes >= ENOUGH_BYTES:
+            self._append()
 
     def finish(self) -> None:
         """Append what is still held, and the marker that ends the transaction."""
-        for encoded in self._gatherer.finish():
-            self._take_batch(encoded)
-        self._append_waiting()
+        self._append()
         form = self.form
-        if form.transaction in (COMMIT, ABORT) and self.record_count and self.log.log_end_offset == self.next_offset:
+        is_open = self.log.log_end_offset == self._next_offset
+        if form.transaction in (COMMIT, ABORT) and self.record_count and is_open:
             self.log.end_transaction(
-                form.producer_id, form.producer_epoch, commit=form.transaction == COMMIT, leader_epoch=self.start.leader_epoch
+                form.producer_id, form.producer_epoch, form.transaction == COMMIT, leader_epoch=self.start.leader_epoch
             )
 
-    def _batches(self, table: pa.Table) -> Iterator[bytes]:
-        form, config = self.form, self.log.config
-        return encode_batches(
-            table,
+    def _append(self) -> None:
+        if not self._held_rows:
+            return
+        rows = pa.concat_tables(self._held)
+        self._held, self._held_rows, self._held_bytes = [], 0, 0
+        if self._next_offset < self.log.log_end_offset:
+            rows = rows.slice(self._compare(rows))
+        if not rows.num_rows:
+            return
+        form = self.form
+        appended = self.log.append_records(
+            rows,
             codec=form.codec,
             level=form.level,
-            base_offset=self.next_offset,
             batch_bytes=form.batch_bytes,
             leader_epoch=self.start.leader_epoch,
-            log_append_time_ms=form.now_ms if config.log_append_time else None,
             producer_id=form.producer_id,
             producer_epoch=form.producer_epoch,
             base_sequence=self._sequence,
             is_transactional=form.transaction is not None,
         )
+        self._next_offset += rows.num_rows
+        self.appended_bytes += appended.valid_bytes
 
-    def _messages(self, table: pa.Table) -> Iterator[bytes]:
+    @property
+    def _sequence(self) -> int:
+        if self.form.producer_id < 0:
+            return NO_SEQUENCE
+        return increment_sequence(self.start.sequence, self._next_offset - self.start.offset)
+
+    def _compare(self, rows: pa.Table) -> int:
+        """How many of these rows an interrupted run has appended; UsageError if something else is there."""
+        first = self._next_offset
+        for entry in self._entries(rows):
+            stored = self.log.read(self._next_offset, len(entry), "log_end").data
+            if stored[: len(entry)] != entry:
+                where = f"{self.log.topic}-{self.log.partition} at offset {self._next_offset}"
+                raise UsageError(f"{where}: something else was appended since the interrupted run; see --again")
+            self._next_offset = _next_offset(entry)
+            if self._next_offset == self.log.log_end_offset:
+                break
+        return self._next_offset - first
+
+    def _entries(self, rows: pa.Table) -> Iterator[bytes]:
+        """The batches or messages that the log makes of these rows."""
         form, config = self.form, self.log.config
-        return encode_messages(
-            table,
-            magic=form.magic,
-            codec=form.codec,
-            level=form.level,
-            base_offset=self.next_offset,
-            batch_bytes=form.batch_bytes,
-            log_append_time_ms=form.now_ms if config.log_append_time and form.magic else None,
-        )
-
-    def _take_batch(self, encoded: bytes) -> None:
-        count = record_count(encoded)
-        self._take(encoded)
-        self.next_offset += count
-        if self._sequence != NO_SEQUENCE:
-            self._sequence = increment_sequence(self._sequence, count)
-
-    def _take(self, encoded: bytes) -> None:
-        largest = self.log.config.max_message_bytes
-        for entry in (encoded,) if self.form.magic == 2 or self.form.codec != "none" else _entries(encoded):
-            if len(entry) > largest:
-                raise RecordTooLarge(f"a batch of {len(entry)} bytes, with max.message.bytes={largest}")
-            if self.known_offset < self.log.log_end_offset:
-                self._compare(entry)
-                continue
-            if self._waiting_bytes + len(entry) > self._room():
-                self._append_waiting()
-            self._waiting.append(entry)
-            self._waiting_bytes += len(entry)
-
-    def _room(self) -> int:
-        """So much fits into the active segment; a leader, who appends batch by batch, would roll there too."""
-        return min(CHUNK_BYTES, self.log.config.segment_bytes - self.log.active_segment.size)
-
-    def _append_waiting(self) -> None:
-        if self._waiting:
-            self.log.append_as_follower(b"".join(self._waiting), self.start.leader_epoch)
-            self.appended_bytes += self._waiting_bytes
-            self.known_offset = self.log.log_end_offset
-        self._waiting, self._waiting_bytes = [], 0
-
-    def _compare(self, entry: bytes) -> None:
-        """Step over what an interrupted run has appended; UsageError if it is something else."""
-        stored = self.log.read(self.known_offset, len(entry), "log_end").data
-        if stored[: len(entry)] != entry:
-            where = f"{self.log.topic}-{self.log.partition} at offset {self.known_offset}"
-            raise UsageError(f"{where}: something else was appended since the interrupted run; see --again")
-        self.known_offset = _next_offset(entry)
+        options: dict[str, Any] = {
+            "codec": form.codec,
+            "level": form.level,
+            "base_offset": self._next_offset,
+            "batch_bytes": min(form.batch_bytes, config.max_message_bytes, config.segment_bytes),
+            "log_append_time_ms": form.now_ms if config.log_append_time and form.magic else None,
+        }
+        if form.magic < 2:
+            return (entry for encoded in encode_messages(rows, magic=form.magic, **options) for entry in _single(encoded))
+        producer = {"producer_id": form.producer_id, "producer_epoch": form.producer_epoch, "base_sequence": self._sequence}
+        is_transactional = form.transaction is not None
+        epoch = self.start.leader_epoch
+        return encode_batches(rows, leader_epoch=epoch, **options, **producer, is_transactional=is_transactional)
 
 
-def check_records(table: pa.Table, config: LogConfig, now_ms: int) -> None:
-    """A leader's rules for what clients send: keys on compacted topics, timestamps near the broker's time."""
-    if config.compact and ("key" not in table.column_names or table.column("key").null_count):
-        raise InvalidRecord("a record without a key, which a compacted topic does not take")
-    if config.log_append_time or not table.num_rows:
-        return
-    found = pc.min_max(table.column("timestamp_ms")).as_py()
-    if found["max"] - now_ms > config.message_timestamp_after_max_ms:
-        limit = config.message_timestamp_after_max_ms
-        raise InvalidTimestamp(f"timestamp {found['max']} is later than message.timestamp.after.max.ms={limit} allows")
-    if now_ms - found["min"] > config.message_timestamp_before_max_ms:
-        limit = config.message_timestamp_before_max_ms
-        raise InvalidTimestamp(f"timestamp {found['min']} is earlier than message.timestamp.before.max.ms={limit} allows")
-
-
-def _entries(data: bytes) -> Iterator[bytes]:
+def _single(data: bytes) -> Iterator[bytes]:
     position = 0
     while position < len(data):
         size = batch.LOG_OVERHEAD + int.from_bytes(data[position + 8 : position + 12], "big")
