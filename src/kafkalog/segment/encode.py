@@ -85,8 +85,8 @@ def encode_runs(
     A batch ends at `batch_records`, or before it grows beyond `batch_bytes` uncompressed; a larger record has a batch of its own.
     A boolean column `batch_start` begins one where it is true. A run has at most `run_bytes` before compression, unless one batch
     has more. `log_append_time_ms` makes the batches LogAppendTime, and so does `has_append_times` with the timestamps of the
-    rows, of which those of a batch have to be equal. `base_sequence` is that of the first batch, the others follow. UsageError for
-    what Kafka's writer refuses too.
+    rows, of which those of a batch have to be equal. `base_sequence` is that of the first batch, the others follow. UsageError
+    for what Kafka's writer refuses too.
     """
     check_between("batch_records", batch_records, 1, MAX_INT32)
     check_between("batch_bytes", batch_bytes, 1, MAX_INT32)

@@ -30,9 +30,9 @@ from kafkalog.storage.local import LocalStore
 from kafkalog.storage.publish import StagedFolder, holds
 
 from .in_place import held, keep_log_start, remove_marker
-from .maintenance import Place
+from .maintenance import Place, partitions_for
 from .output import COPY_BYTES, MAX_LOG_BYTES, Comparison, Output, Progress, folder_name, output_folder
-from .partitions import PathLike, chosen_partitions, find_index_interval, read_metadata
+from .partitions import PathLike, find_index_interval, read_metadata
 
 HEADERS_AT_ONCE = (1 << 15) - 24
 
@@ -72,7 +72,7 @@ def convert(
     limits: Limits | None = None,
 ) -> Iterator[ConvertResult]:
     """Convert the partitions at `path`. SegmentError at damage: out of place nothing is written then, in place no more."""
-    for partition in chosen_partitions(path, place.topics, place.partitions):
+    for partition in partitions_for(path, place):
         if partition.file is not None and place.in_place:
             raise UsageError(f"{partition.file}: give the partition's folder; its segments are converted together")
         yield convert_partition(partition, place, recoding or Recoding(), index_interval_bytes, limits or Limits())

@@ -5,18 +5,32 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kafkalog.errors import CorruptBatch, Limits, LogRefusal, LogStorageFailure, StorageError
 from kafkalog.format import names
 from kafkalog.kernels.resync import ResyncBounds, find_next_entry
 from kafkalog.log.engine.config import LogConfig
+from kafkalog.log.engine.log_segment import LogSegment
 from kafkalog.log.engine.partition_log import PartitionLog
 from kafkalog.log.engine.schedule import ManualClock
 from kafkalog.storage.fs import Fs
 from kafkalog.storage.overlay import OverlayFs
 
-from .in_place import Checkpoints, was_shut_down
+from .in_place import Checkpoints, held, remove_marker, was_shut_down
+
+INTERRUPTED = (".cleaned", ".swap")
+
+
+class DurableLog(PartitionLog):
+    """A log of which a segment is durable before the next one begins, so that a power cut leaves no hole.
+
+    A broker lets that wait, since other replicas have what a power cut takes.
+    """
+
+    def roll(self, expected_next_offset: int = 0) -> LogSegment:
+        self.flush()
+        return super().roll(expected_next_offset)
 
 
 @dataclass(frozen=True)
@@ -33,7 +47,7 @@ class LogOpening:
 
     def open(self, fs: Fs, folder: str) -> PartitionLog:
         """The log, all of which counts as committed: no other replica is asked."""
-        log = PartitionLog.open(
+        log = DurableLog.open(
             folder,
             self.config,
             clock=ManualClock(self.now_ms),
@@ -66,13 +80,15 @@ def opening_in_place(fs: Fs, folder: str, config: LogConfig, now_ms: int) -> Log
 
 @dataclass(frozen=True)
 class Cut:
-    """What loading a log takes from it: bytes at the end of one segment, and the segments behind that."""
+    """What loading a log takes from it: bytes at the end of one segment; `behind` are the segments that follow it.
+
+    A broker deletes those, but for one case: a segment without an index file is cut before they are looked at.
+    """
 
     size: int = 0
     base_offset: int = -1
     position: int = 0
-    is_in_newest: bool = True
-    segments: list[int] = field(default_factory=list)
+    behind: list[int] = field(default_factory=list)
 
 
 def find_cut(fs: Fs, folder: str, log: PartitionLog) -> Cut:
@@ -82,8 +98,10 @@ def find_cut(fs: Fs, folder: str, log: PartitionLog) -> Cut:
     less = [base for base, size in stored.items() if left.get(base, 0) < size]
     if not less:
         return Cut()
-    size = sum(stored[base] - left.get(base, 0) for base in less)
-    return Cut(size, less[0], left.get(less[0], 0), less[0] == max(stored), [base for base in less if base not in left])
+    behind = [base for base in stored if base > less[0]]
+    position = left.get(less[0], 0)
+    size = stored[less[0]] - position + sum(stored[base] for base in behind)
+    return Cut(size, less[0], position, behind)
 
 
 def _stored_sizes(fs: Fs, folder: str) -> dict[int, int]:
@@ -104,16 +122,37 @@ def require_no_loss(fs: Fs, folder: str, cut: Cut) -> None:
         return len(content)
 
     bounds = ResyncBounds(minimum_offset=cut.base_offset - 1, batch_bytes=Limits().batch_bytes)
-    if not cut.is_in_newest or find_next_entry(read_into, cut.position + 1, fs.size(path), bounds) is not None:
+    if cut.behind or find_next_entry(read_into, cut.position + 1, fs.size(path), bounds) is not None:
         detail = "a broker would cut the log there: `kafkalog salvage` keeps what follows, `kafkalog recover` cuts it off"
         raise CorruptBatch("crc", file=path, position=cut.position, detail=detail)
+
+
+def settled_view(fs: Fs, folder: str, opening: LogOpening) -> Fs:
+    """`fs`, with what compaction left half-way in this folder completed or undone; only in memory, where there is something."""
+    if not any(name.endswith(INTERRUPTED) for name in fs.list(folder)):
+        return fs
+    view = OverlayFs(fs)
+    with replace(opening, clean=True).open(view, folder):
+        """Opening it does that, and a clean log is not recovered."""
+    return view
 
 
 def require_loadable(fs: Fs, folder: str, opening: LogOpening) -> None:
     """CorruptBatch if opening the log in its place would lose whole batches."""
     if not opening.clean:
-        with opening.open(OverlayFs(fs), folder) as log:
-            require_no_loss(fs, folder, find_cut(fs, folder, log))
+        view = settled_view(fs, folder, opening)
+        with opening.open(OverlayFs(view), folder) as log:
+            require_no_loss(view, folder, find_cut(view, folder, log))
+
+
+def settle_interrupted(fs: Fs, folder: str, config: LogConfig, now_ms: int) -> None:
+    """Complete or undo what left `.cleaned` and `.swap` files here, as a broker does at its start."""
+    opening = opening_in_place(fs, folder, config, now_ms)
+    require_loadable(fs, folder, opening)
+    with held(fs, folder), told_as_storage_errors():
+        remove_marker(fs, folder)
+        with opening.open(fs, folder):
+            """Opening it does that."""
 
 
 @contextmanager

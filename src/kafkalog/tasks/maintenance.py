@@ -17,14 +17,25 @@ from kafkalog.format import names
 from kafkalog.log.engine.config import LogConfig
 from kafkalog.log.engine.partition_log import PartitionLog
 from kafkalog.log.engine.schedule import SystemClock
+from kafkalog.log.folders import find_partitions
 from kafkalog.log.partition import Partition
+from kafkalog.storage import open_store
 from kafkalog.storage.fs import Fs, LocalFs
 from kafkalog.storage.local import LocalStore
 from kafkalog.storage.overlay import OverlayFs
 from kafkalog.storage.publish import StagedFolder, publish_files, writing
 
 from .in_place import Checkpoints, drop_segments, held, is_log_directory, keep_log_start, remove_marker
-from .loading import LogOpening, find_cut, opening_in_place, require_no_loss, told_as_storage_errors
+from .loading import (
+    INTERRUPTED,
+    LogOpening,
+    find_cut,
+    opening_in_place,
+    require_no_loss,
+    settle_interrupted,
+    settled_view,
+    told_as_storage_errors,
+)
 from .output import COPY_BYTES, Progress, folder_name, output_folder
 from .partitions import PathLike, chosen_partitions
 
@@ -125,10 +136,20 @@ class Place:
             raise UsageError("give either --out DIR or --in-place")
 
 
+def partitions_for(path: PathLike, place: Place) -> list[Partition]:
+    """The partitions at `path` that were asked for; in place, with what a crash interrupted there brought to an end."""
+    if place.in_place and not place.dry_run:
+        store, found_path = open_store(path)
+        for partition in find_partitions(store, found_path):
+            if any(stored.path.endswith(INTERRUPTED) for stored in partition.leftovers) and isinstance(store, LocalStore):
+                settle_interrupted(place.fs, partition.folder, LogConfig(), SystemClock().now_ms())
+    return chosen_partitions(path, place.topics, place.partitions)
+
+
 def maintain(path: PathLike, operation: Operation, place: Place, config: Mapping[str, str]) -> Iterator[MaintenanceResult]:
     """Do this to the partitions at `path`, under these of Kafka's settings."""
     now_ms = SystemClock().now_ms() if place.now_ms is None else place.now_ms
-    for partition in chosen_partitions(path, place.topics, place.partitions):
+    for partition in partitions_for(path, place):
         yield maintain_partition(partition, operation, replace(place, now_ms=now_ms), config)
 
 
@@ -177,12 +198,15 @@ class _Maintenance:
         recovery_point = 0 if recovers_all else opening.recovery_point
         return replace(opening, recovery_point=recovery_point, clean=opening.clean and not is_recovery)
 
-    def _note_cut(self, result: MaintenanceResult, fs: Fs, folder: str, log: PartitionLog) -> None:
-        cut = find_cut(fs, folder, log)
+    def _find_cut(self, result: MaintenanceResult, opening: LogOpening, fs: Fs, folder: str) -> list[int]:
+        """Note what opening the log cuts off; the segments behind that, which have to go too."""
+        with told_as_storage_errors(), opening.open(OverlayFs(fs), folder) as log:
+            cut = find_cut(fs, folder, log)
         if not self.operation.is_recovery:
             require_no_loss(fs, folder, cut)
         result.cut_bytes = cut.size
-        result.details["cut_segments"] = cut.segments
+        result.details["cut_segments"] = cut.behind
+        return cut.behind
 
     # in place
 
@@ -190,10 +214,12 @@ class _Maintenance:
         """What would become of the log, told from a run that changes nothing."""
         result = self._result()
         folder = self.partition.folder
-        overlay = OverlayFs(self.fs)
+        opening = self._opening()
+        view = settled_view(self.fs, folder, opening)
+        overlay = OverlayFs(view)
+        drop_segments(overlay, folder, self._find_cut(result, opening, view, folder))
         checkpoints = self._checkpoints(overlay, os.path.dirname(folder))
-        with told_as_storage_errors(), self._opening().open(overlay, folder) as log:
-            self._note_cut(result, self.fs, folder, log)
+        with told_as_storage_errors(), opening.open(overlay, folder) as log:
             result.before = LogState.of(log)
             result.details |= self.operation.plan(log, checkpoints)
             result.after = LogState.of(log) if self.operation.is_planned_whole else None
@@ -237,8 +263,8 @@ class _Maintenance:
             self._copy(staged.staging)
             checkpoints = self._checkpoints(self.fs, out)
             opening = self._copy_opening()
-            with told_as_storage_errors(), opening.open(OverlayFs(self.fs), staged.staging) as log:
-                self._note_cut(result, self.fs, staged.staging, log)
+            view = settled_view(self.fs, staged.staging, opening)
+            drop_segments(self.fs, staged.staging, self._find_cut(result, opening, view, staged.staging))
             with told_as_storage_errors(), opening.open(self.fs, staged.staging) as log:
                 result.before = LogState.of(log)
                 result.details |= self.operation.run(log, checkpoints, self.progress)
