@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from kafkalog.errors import KafkaLogError, StorageError
@@ -41,6 +42,8 @@ class Job:
     holds: Callable[[Files, Files], bool]  # (an image, the files of a run that came to its end)
     arguments: Callable[[str], list[str]]  # of the command on the files below a folder
     settled: Callable[[Files], object] = lambda files: files  # what counts in the end
+    made_anew: tuple[str, ...] = ()  # endings of files that recovery makes anew, whatever is left of them
+    syncs_by_path: bool = False  # the engine syncs a file that grows again and again; then all syncs of a file count as one
 
 
 def completed(job: Job) -> tuple[Files, int]:
@@ -117,17 +120,25 @@ def _fail_at(failing: int, number: int) -> Callable[[int, str, str], None]:
 
 
 def needless_syncs(job: Job) -> list[str]:
-    """Syncs whose absence no image shows, but for those of empty files; there should be none."""
+    """Paths of syncs whose absence no image shows, but for empty files and what recovery makes anew; there should be none."""
     complete, steps = completed(job)
     synced: list[str] = []
     job.run(SimulatedFs(job.files(), lambda number, action, path: synced.append(path) if action.startswith("sync") else None))
-    empty = [os.path.basename(path) for path, content in complete.items() if not content]
-    numbered = [(number, path) for number, path in enumerate(synced, 1) if not any(name in path for name in empty)]
-    return [path for number, path in numbered if not _shows_without_sync(job, number, steps, complete)]
+    empty = tuple(os.path.basename(path) for path, content in complete.items() if not content)
+    unchanged = tuple(path for path, content in job.files().items() if complete.get(path) == content)
+    exempt = empty + unchanged + job.made_anew
+    counted = [(number, path) for number, path in enumerate(synced, 1) if not path.endswith(exempt)]
+    groups: dict[object, set[int]] = {}
+    for number, path in counted:
+        groups.setdefault(path if job.syncs_by_path else number, set()).add(number)
+    judged = cache(lambda key: job.holds(dict(key), complete))
+    return [synced[min(group) - 1] for group in groups.values() if not _shows_without(job, group, steps, complete, judged)]
 
 
-def _shows_without_sync(job: Job, skipped: int, steps: int, complete: Files) -> bool:
-    for cut in range(1, steps + 2):
+def _shows_without(
+    job: Job, skipped: set[int], steps: int, complete: Files, holds: Callable[[frozenset[tuple[str, bytes]]], bool]
+) -> bool:
+    for cut in range(steps + 1, 0, -1):
         syncs = 0
 
         def watch(number: int, action: str, path: str, cut: int = cut) -> bool:
@@ -135,7 +146,7 @@ def _shows_without_sync(job: Job, skipped: int, steps: int, complete: Files) -> 
             if number >= cut:
                 raise PowerCut
             syncs += action.startswith("sync")
-            return not (action.startswith("sync") and syncs == skipped)
+            return not (action.startswith("sync") and syncs in skipped)
 
         fs = SimulatedFs(job.files(), watch)
         ended = False
@@ -147,7 +158,7 @@ def _shows_without_sync(job: Job, skipped: int, steps: int, complete: Files) -> 
         for image in fs.images():
             if ended and job.settled(image) != job.settled(complete):
                 return True
-            if not job.holds(image, complete):
+            if not holds(frozenset(image.items())):
                 return True
     return False
 

@@ -6,6 +6,7 @@ What a disk holds after a power cut is judged by what a broker, that is the engi
 from __future__ import annotations
 
 import atexit
+import json
 import os
 import tempfile
 from collections.abc import Callable
@@ -35,6 +36,7 @@ from .memory_store import MemoryStore
 
 LOGS = "/logs"
 FOLDER = f"{LOGS}/orders-0"
+MARKER = f"{LOGS}/.kafka_cleanshutdown"
 NEW = "/new/orders-0"
 NOW = FIRST_TIME + 1_000_000
 SETTINGS = {"internal.segment.bytes": "2000", "segment.index.bytes": "96"}
@@ -47,7 +49,7 @@ Records = list[tuple[int, bytes | None, bytes | None]]
 
 def segments(*parts: list[bytes], damage: bytes = b"") -> Files:
     """A partition of a log directory that was shut down in order."""
-    files = {f"{LOGS}/.kafka_cleanshutdown": b"", f"{LOGS}/recovery-point-offset-checkpoint": b"0\n1\norders 0 0\n"}
+    files = {MARKER: b"", f"{LOGS}/recovery-point-offset-checkpoint": b"0\n1\norders 0 0\n"}
     for number, entries in enumerate(parts):
         base = int.from_bytes(entries[0][:8], "big")
         end = damage if number == len(parts) - 1 else b""
@@ -57,6 +59,11 @@ def segments(*parts: list[bytes], damage: bytes = b"") -> Files:
 
 def three_segments() -> Files:
     return segments([made_batch(0), made_batch(10)], [made_batch(20), made_batch(30)], [made_batch(40)])
+
+
+def flushed_segments() -> Files:
+    """The same; a broker takes all of them for durable, so that it believes their indexes."""
+    return {**three_segments(), f"{LOGS}/recovery-point-offset-checkpoint": b"0\n1\norders 0 50\n"}
 
 
 def keyed_batch(first_offset: int) -> bytes:
@@ -96,11 +103,20 @@ def read_records(log: PartitionLog) -> Records:
     return [record for record in found if record[0] >= log.log_start_offset]
 
 
+def marker_is_true(image: Files, before: Files) -> bool:
+    """While a broker would believe that the log was shut down in order, nothing in it has changed."""
+
+    def log(files: Files) -> Files:
+        return {path: content for path, content in files.items() if path.startswith(FOLDER)}
+
+    return MARKER not in image or log(image) == log(before)
+
+
 def old_or_new(files: Callable[[], Files]) -> Callable[[Files, Files], bool]:
     before = opened_records(files())
 
     def holds(image: Files, complete: Files) -> bool:
-        return opened_records(image) in (before, opened_records(complete))
+        return opened_records(image) in (before, opened_records(complete)) and marker_is_true(image, files())
 
     return holds
 
@@ -157,11 +173,25 @@ def appended_holds(image: Files, complete: Files) -> bool:
     """What was there stays; behind it come whole batches of what is appended, without a gap."""
     found, whole = opened_records(image), opened_records(complete)
     assert whole is not None
-    return found is not None and len(found) >= 50 and found == whole[: len(found)]
+    is_prefix = found is not None and len(found) >= 50 and found == whole[: len(found)]
+    return is_prefix and marker_is_true(image, three_segments()) and job_is_whole(image)
 
 
 def new_or_nothing(image: Files, complete: Files) -> bool:
-    return opened_records(image, NEW) in (None, opened_records(complete, NEW))
+    return opened_records(image, NEW) in (None, opened_records(complete, NEW)) and job_is_whole(image)
+
+
+def job_is_whole(image: Files) -> bool:
+    """What an append wrote down about itself can be read, if it is there."""
+    return all(_is_json(content) for path, content in image.items() if path.endswith(".append.json"))
+
+
+def _is_json(content: bytes) -> bool:
+    try:
+        json.loads(content)
+    except ValueError:
+        return False
+    return True
 
 
 def truncated_holds(image: Files, complete: Files) -> bool:
@@ -169,10 +199,24 @@ def truncated_holds(image: Files, complete: Files) -> bool:
     before, after, found = opened_records(three_segments()), opened_records(complete), opened_records(image)
     assert before is not None
     assert after is not None
-    return found is not None and len(found) >= len(after) and found == before[: len(found)]
+    is_between = found is not None and len(found) >= len(after) and found == before[: len(found)]
+    return is_between and marker_is_true(image, three_segments())
 
 
 def converted_holds(image: Files, complete: Files) -> bool:
+    """The records are the same all along, and time indexes that are believed, those before the recovery point, are right."""
+    if opened_records(image) != opened_records(complete) or not marker_is_true(image, flushed_segments()):
+        return False
+    fs = SimulatedFs(image)
+    with opening_in_place(fs, FOLDER, LogConfig.of(SETTINGS), NOW).open(fs, FOLDER) as log:
+        return all(
+            segment.largest_timestamp == max(entry.max_timestamp for entry in segment.log.iter_entries())
+            for segment in log.segments
+        )
+
+
+def recovered_holds(image: Files, complete: Files) -> bool:
+    """A broker makes the same of it, however far we came."""
     return opened_records(image) == opened_records(complete)
 
 
@@ -190,33 +234,43 @@ def append_arguments(to: str) -> Callable[[str], list[str]]:
     return lambda folder: ["append", f"{folder}/in/records.jsonl", "--to", folder + to, "--now", str(NOW), *CONFIG]
 
 
+# Recovery makes them anew; an offset index or a recovery point that was lost costs a scan, and nothing else.
+MADE_ANEW = (
+    *(".index", ".index.cleaned", ".timeindex", ".txnindex", ".snapshot", "leader-epoch-checkpoint"),
+    *("leader-epoch-checkpoint.tmp", "recovery-point-offset-checkpoint.inprogress", "cleaner-offset-checkpoint.inprogress"),
+)
+
+
+def job(
+    name: str,
+    files: Callable[[], Files],
+    run: Callable[[SimulatedFs], None],
+    holds: Callable[[Files, Files], bool],
+    arguments: Callable[[str], list[str]],
+    *made_anew: str,
+) -> Job:
+    return Job(name, files, run, holds, arguments, settled, MADE_ANEW + made_anew, syncs_by_path=True)
+
+
 JOBS = (
-    Job("append", with_source(three_segments), appending(FOLDER), appended_holds, append_arguments(FOLDER), settled),
-    Job("append-new", with_source(three_segments), appending(NEW), new_or_nothing, append_arguments(NEW), settled),
-    Job("convert", three_segments, converting, converted_holds, in_place("convert", "--codec", "gzip"), settled),
-    Job(
+    job("append", with_source(three_segments), appending(FOLDER), appended_holds, append_arguments(FOLDER)),
+    job("append-new", with_source(three_segments), appending(NEW), new_or_nothing, append_arguments(NEW)),
+    job("convert", flushed_segments, converting, converted_holds, in_place("convert", "--codec", "gzip"), "40.timeindex.cleaned"),
+    job(
         "compact",
         dirty_segments,
         maintaining(Compaction(), **{"cleanup.policy": "compact"}),
         old_or_new(dirty_segments),
         in_place("compact"),
-        settled,
+        ".timeindex.cleaned",
     ),
-    Job(
+    job(
         "retain",
         three_segments,
         maintaining(Retention(25), **UNLIMITED),
         old_or_new(three_segments),
         in_place("retain", "--start-offset", "25"),
-        settled,
     ),
-    Job(
-        "truncate",
-        three_segments,
-        maintaining(Truncation(15)),
-        truncated_holds,
-        in_place("truncate", "--to-offset", "15"),
-        settled,
-    ),
-    Job("recover", damaged_segments, maintaining(Recovery()), converted_holds, in_place("recover"), settled),
+    job("truncate", three_segments, maintaining(Truncation(15)), truncated_holds, in_place("truncate", "--to-offset", "15")),
+    job("recover", damaged_segments, maintaining(Recovery()), recovered_holds, in_place("recover"), ".log"),
 )

@@ -56,8 +56,10 @@ class Replacement:
             old = [kind for kind in KINDS if self.fs.kind(self.path(kind)) == "file"]
             for kind in old:
                 self.fs.rename(self.path(kind), self.path(kind, DELETED))
-            for kind in self.kinds:
-                self.fs.rename(self.path(kind, SWAP), self.path(kind))
-            self.fs.sync_folder(self.folder)
+            # The log first: loading deletes what has its name while the log waits, but makes no time index anew.
+            for kinds in (("log",), [kind for kind in self.kinds if kind != "log"]):
+                for kind in kinds:
+                    self.fs.rename(self.path(kind, SWAP), self.path(kind))
+                self.fs.sync_folder(self.folder)
             for kind in old:
                 self.fs.remove(self.path(kind, DELETED))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -44,6 +44,14 @@ class LogOpening:
     log_start_offset: int = 0
     recovery_point: int = 0
     clean: bool = False
+
+    @contextmanager
+    def opened(self, fs: Fs, folder: str) -> Iterator[PartitionLog]:
+        """The log as long as it is needed; StorageError if the disk fails."""
+        logs: list[PartitionLog] = []
+        with told_as_storage_errors(lambda: (log.guard.failure for log in logs)), self.open(fs, folder) as log:
+            logs.append(log)
+            yield log
 
     def open(self, fs: Fs, folder: str) -> PartitionLog:
         """The log, all of which counts as committed: no other replica is asked."""
@@ -132,7 +140,7 @@ def settled_view(fs: Fs, folder: str, opening: LogOpening) -> Fs:
     if not any(name.endswith(INTERRUPTED) for name in fs.list(folder)):
         return fs
     view = OverlayFs(fs)
-    with replace(opening, clean=True).open(view, folder):
+    with replace(opening, clean=True).opened(view, folder):
         """Opening it does that, and a clean log is not recovered."""
     return view
 
@@ -141,7 +149,7 @@ def require_loadable(fs: Fs, folder: str, opening: LogOpening) -> None:
     """CorruptBatch if opening the log in its place would lose whole batches."""
     if not opening.clean:
         view = settled_view(fs, folder, opening)
-        with opening.open(OverlayFs(view), folder) as log:
+        with opening.opened(OverlayFs(view), folder) as log:
             require_no_loss(view, folder, find_cut(view, folder, log))
 
 
@@ -149,21 +157,24 @@ def settle_interrupted(fs: Fs, folder: str, config: LogConfig, now_ms: int) -> N
     """Complete or undo what left `.cleaned` and `.swap` files here, as a broker does at its start."""
     opening = opening_in_place(fs, folder, config, now_ms)
     require_loadable(fs, folder, opening)
-    with held(fs, folder), told_as_storage_errors():
+    with held(fs, folder):
         remove_marker(fs, folder)
-        with opening.open(fs, folder):
+        with opening.opened(fs, folder):
             """Opening it does that."""
 
 
 @contextmanager
-def told_as_storage_errors() -> Iterator[None]:
-    """A failing disk under the engine is told as one under any other command; what the log refuses stays a LogRefusal."""
+def told_as_storage_errors(failures: Callable[[], Iterable[OSError | None]] = lambda: ()) -> Iterator[None]:
+    """A failing disk under the engine is told as one under any other command; what the log refuses stays a LogRefusal.
+
+    `failures` are those that logs remember: after one they do nothing more.
+    """
     try:
         yield
     except LogStorageFailure as refusal:
-        cause = refusal.__cause__
         failure = StorageError(str(refusal))
-        failure.errno = cause.errno if isinstance(cause, OSError) else None
+        causes = (refusal.__cause__, *failures())
+        failure.errno = next((cause.errno for cause in causes if isinstance(cause, OSError)), None)
         raise failure from refusal
     except (LogRefusal, StorageError):
         raise

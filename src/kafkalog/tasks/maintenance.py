@@ -34,7 +34,6 @@ from .loading import (
     require_no_loss,
     settle_interrupted,
     settled_view,
-    told_as_storage_errors,
 )
 from .output import COPY_BYTES, Progress, folder_name, output_folder
 from .partitions import PathLike, chosen_partitions
@@ -200,7 +199,7 @@ class _Maintenance:
 
     def _find_cut(self, result: MaintenanceResult, opening: LogOpening, fs: Fs, folder: str) -> list[int]:
         """Note what opening the log cuts off; the segments behind that, which have to go too."""
-        with told_as_storage_errors(), opening.open(OverlayFs(fs), folder) as log:
+        with opening.opened(OverlayFs(fs), folder) as log:
             cut = find_cut(fs, folder, log)
         if not self.operation.is_recovery:
             require_no_loss(fs, folder, cut)
@@ -219,7 +218,7 @@ class _Maintenance:
         overlay = OverlayFs(view)
         drop_segments(overlay, folder, self._find_cut(result, opening, view, folder))
         checkpoints = self._checkpoints(overlay, os.path.dirname(folder))
-        with told_as_storage_errors(), opening.open(overlay, folder) as log:
+        with opening.opened(overlay, folder) as log:
             result.before = LogState.of(log)
             result.details |= self.operation.plan(log, checkpoints)
             result.after = LogState.of(log) if self.operation.is_planned_whole else None
@@ -240,7 +239,7 @@ class _Maintenance:
             remove_marker(self.fs, folder)
             drop_segments(self.fs, folder, planned.details.get("cut_segments", []))
             self.operation.prepare(planned, checkpoints, self.fs, folder)
-            with told_as_storage_errors(), replace(self._opening(), clean=clean).open(self.fs, folder) as log:
+            with replace(self._opening(), clean=clean).opened(self.fs, folder) as log:
                 result.before, result.cut_bytes = planned.before, planned.cut_bytes
                 result.details = planned.details | self.operation.run(log, checkpoints, self.progress)
                 result.after = LogState.of(log)
@@ -265,7 +264,7 @@ class _Maintenance:
             opening = self._copy_opening()
             view = settled_view(self.fs, staged.staging, opening)
             drop_segments(self.fs, staged.staging, self._find_cut(result, opening, view, staged.staging))
-            with told_as_storage_errors(), opening.open(self.fs, staged.staging) as log:
+            with opening.opened(self.fs, staged.staging) as log:
                 result.before = LogState.of(log)
                 result.details |= self.operation.run(log, checkpoints, self.progress)
                 result.after = LogState.of(log)

@@ -31,6 +31,7 @@ from .partitioning import Partitioner
 from .sources import SourceFile, read_tables, with_timestamps
 from .writing import Form, PartitionWriter, Start
 
+FIRST_PRODUCER_ID = 1 << 62  # brokers count from 0: a producer of theirs must not find our sequence numbers
 MESSAGE_FORMATS = {0: "0.9.0", 1: "0.10.2"}
 
 
@@ -161,9 +162,10 @@ class _Append:
         new = [folder for folder in self.folders if self.fs.kind(folder) == "missing"]
         if new:
             output_folder(self.target.folder)
-        with told_as_storage_errors(), ExitStack() as opened:
+        logs = _Logs(self)
+        with told_as_storage_errors(logs.failures), ExitStack() as opened:
             unfinished = None if self.options.again else job_file.unfinished(request)
-            logs = _Logs(self, opened, unfinished)
+            logs.open(opened, unfinished)
             job = unfinished or self._begin(job_file, request, logs)
             self._write(job, logs)
             job.state = DONE
@@ -206,8 +208,8 @@ class _Append:
     def _producer_id(self, logs: _Logs) -> int:
         if self.form.producer_id >= 0 or not (self.options.idempotent or self.form.transaction):
             return self.form.producer_id
-        known = [producer for log in logs.logs.values() for producer in log.producers.active_producers]
-        return max(known, default=-1) + 1
+        known = (producer for log in logs.logs.values() for producer in log.producers.active_producers)
+        return max((producer for producer in known if producer >= FIRST_PRODUCER_ID), default=FIRST_PRODUCER_ID - 1) + 1
 
     def _write(self, job: Job, logs: _Logs) -> None:
         form = self._settled_form(job.producer_id, job.now_ms)
@@ -269,15 +271,23 @@ class _Append:
 class _Logs:
     """The logs that are appended to: those that are there, held in their place, and new ones, out of sight."""
 
-    def __init__(self, work: _Append, opened: ExitStack, unfinished: Job | None) -> None:
+    def __init__(self, work: _Append) -> None:
         self.work = work
         self.logs: dict[str, PartitionLog] = {}
         self.staged: dict[str, StagedFolder] = {}
         self.complete: list[str] = []  # new ones that an interrupted run has finished
-        self._now_ms = unfinished.now_ms if unfinished else work.now_ms
-        for folder in work.folders:
+        self._now_ms = work.now_ms
+
+    def failures(self) -> Iterator[OSError | None]:
+        return (log.guard.failure for log in self.logs.values())
+
+    def open(self, opened: ExitStack, unfinished: Job | None) -> None:
+        """Open all of them, as long as `opened` is."""
+        self._now_ms = unfinished.now_ms if unfinished else self.work.now_ms
+        for folder in self.work.folders:
             name = os.path.basename(folder)
-            if unfinished is not None and unfinished.starts.get(name, ()) is None and work.fs.kind(folder) != "missing":
+            is_there = self.work.fs.kind(folder) != "missing"
+            if unfinished is not None and unfinished.starts.get(name, ()) is None and is_there:
                 self.complete.append(folder)
             else:
                 self._open(folder, opened)
