@@ -12,6 +12,7 @@ BENCH_ARGS ?=
 DAMAGE_ARGS ?=
 FUZZ_ARGS ?=
 KILLS_ARGS ?=
+CRASHES_ARGS ?=
 DOCS_ARGS ?=
 DOCS_MODULE ?= kafkalog.cli.docs
 SOURCES := src tests $(wildcard benchmarks)
@@ -65,8 +66,8 @@ damage: $(READY)  ## the whole damage campaign, reading and verify: every bit, e
 kills: $(SPARK_READY)  ## 200 ingests killed at random moments, and what the next run makes of it
 	$(RUN) -m tests.spark.ingest_kills $(KILLS_ARGS)
 
-crashes: $(READY)  ## salvage and reindex under every power cut, error and kill
-	$(RUN) -m tests.damage.repair_crashes
+crashes: $(READY)  ## what writes under every power cut, error and kill
+	$(RUN) -m tests.damage.crashes $(CRASHES_ARGS)
 
 fuzz: $(READY)  ## the fuzzers
 	$(RUN) -m tests.fuzz.run $(FUZZ_ARGS)

@@ -167,11 +167,10 @@ def compact(arguments: argparse.Namespace) -> Pass:
 
 def convert(arguments: argparse.Namespace) -> Pass:
     """Messages of an old format as v2 batches, into another folder."""
-    from kafkalog.tasks.convert import ConvertOptions, convert
 
     def one_pass() -> tuple[float, int]:
         target = _emptied(arguments.work) / "out"
-        seconds, _ = _timed(lambda: len(convert(arguments.source, ConvertOptions(out=target))))
+        seconds, _ = _timed(lambda: len(kafkalog.convert(arguments.source, out=target)))
         return seconds, _records(str(target))
 
     return one_pass

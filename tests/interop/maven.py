@@ -10,8 +10,8 @@ from pathlib import Path
 RESOLVE_SECONDS = 900
 
 
-def copy_jars(project: Path, jars: Path) -> str | None:
-    """Fill `jars` for the pom in `project`, unless it is filled; what went wrong, None when nothing did."""
+def copy_jars(project: Path, jars: Path, release: str | None = None) -> str | None:
+    """Fill `jars` for the pom in `project`, with its own Kafka or this release, unless it is filled; what went wrong, or None."""
     for tool in ("java", "mvn"):
         if shutil.which(tool) is None:
             return f"no {tool} on PATH"
@@ -22,14 +22,15 @@ def copy_jars(project: Path, jars: Path) -> str | None:
         if complete.exists() and complete.stat().st_mtime >= (project / "pom.xml").stat().st_mtime:
             return None
         shutil.rmtree(jars)
-        problem = _run_maven(project, jars)
+        problem = _run_maven(project, jars, [] if release is None else [f"-Dkafka.version={release}"])
         if problem is None:
             complete.touch()
         return problem
 
 
-def _run_maven(project: Path, jars: Path) -> str | None:
-    command = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={jars}"]
+def _run_maven(project: Path, jars: Path, settings: list[str]) -> str | None:
+    copying = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={jars}"]
+    command = ["mvn", "-q", "-B", *copying, *settings]
     try:
         done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=RESOLVE_SECONDS, check=False)
     except subprocess.TimeoutExpired:

@@ -122,7 +122,7 @@ def test_records_of_a_log_and_of_json_lines_measure_the_same(tmp_path: Path) -> 
     ("line", "words"),
     [
         (b"{", "line 1: not JSON"),
-        (b"[1]", "not a JSON object"),
+        (b'{"partition": -1}', "is no partition"),
         (b'{"value": {"base64": "!"}}', "not base64"),
         (b'{"timestamp": "soon"}', "is no timestamp"),
         (b'{"timestamp": "2026-01-01T00:00:00"}', "no time zone"),
@@ -139,3 +139,10 @@ def test_other_json_stands_for_its_own_text_and_base64_for_bytes() -> None:
     table = read_json_records([b'{"key": {"base64": "/w=="}, "value": {"a": [1, "\xc3\xa4"]}}'], "lines")
     assert table.to_pylist()[0]["key"] == b"\xff"
     assert table.to_pylist()[0]["value"] == '{"a":[1,"ä"]}'.encode()
+
+
+def test_a_line_without_a_key_or_a_value_is_a_value_itself() -> None:
+    lines = [b'"text"', b"17", b"[1, 2]", b'{"id": 1, "timestamp": "soon"}', b'{"timestamp": 5}']
+    rows = read_json_records(lines, "lines").to_pylist()
+    assert [row["value"] for row in rows] == [b"text", b"17", b"[1,2]", b'{"id":1,"timestamp":"soon"}', None]
+    assert [row["timestamp_ms"] for row in rows] == [-1, -1, -1, -1, 5]

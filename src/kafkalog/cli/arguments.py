@@ -66,3 +66,16 @@ def require_known(kind: str, name: str, known: Iterable[str]) -> None:
     guess = f" Did you mean {' or '.join(near)}?" if near else ""
     rest = f" and {len(names) - NAMES_LISTED} more" if len(names) > NAMES_LISTED else ""
     raise UsageError(f"unknown {kind} {name!r}.{guess} There are: {', '.join(names[:NAMES_LISTED])}{rest}")
+
+
+def parse_settings(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> dict[str, str]:
+    """Settings as NAME=VALUE, each name once."""
+    settings: dict[str, str] = {}
+    for setting in value:
+        name, equals, text = setting.partition("=")
+        if not equals or not name.strip():
+            raise click.BadParameter(f"{setting!r} is no setting: write NAME=VALUE")
+        if name.strip() in settings:
+            raise click.BadParameter(f"{name.strip()} is given twice")
+        settings[name.strip()] = text.strip()
+    return settings

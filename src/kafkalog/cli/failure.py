@@ -14,6 +14,7 @@ from kafkalog.errors import (
     CorruptBatch,
     KafkaLogError,
     LimitExceeded,
+    LogRefusal,
     NoLogs,
     SegmentChanged,
     SegmentError,
@@ -60,7 +61,7 @@ def exit_code(error: BaseException) -> int:
         return INTERRUPTED
     if isinstance(error, BrokenPipeError):
         return BROKEN_PIPE
-    if isinstance(error, click.ClickException | UsageError):
+    if isinstance(error, click.ClickException | UsageError | LogRefusal):
         return USAGE
     if isinstance(error, LimitExceeded | MemoryError):
         return LIMIT

@@ -10,7 +10,9 @@ import click
 
 from kafkalog import __version__
 
+from .append import append
 from .cat import cat
+from .change import compact, convert, recover, retain, truncate
 from .dump import dump
 from .estimate import estimate
 from .explain import explain
@@ -39,6 +41,7 @@ Examples:
   kafkalog profile /var/lib/kafka/data
   kafkalog verify /var/lib/kafka/data
   kafkalog salvage /mnt/broken/data/orders-0 --out rescued
+  kafkalog append orders.jsonl --to data/orders-0
   kafkalog ingest /var/lib/kafka/data /lake/kafka
 
 {EXIT_CODES_TEXT}""",
@@ -46,7 +49,7 @@ Examples:
 @click.version_option(__version__, "-V", "--version", prog_name=NAME)
 @click.pass_context
 def kafkalog(context: click.Context) -> None:
-    """Read Kafka's log files as tables, and repair them, without a broker.
+    """Read, write and repair Kafka's log files without a broker.
 
     PATH is a folder of log.dirs, a topic-partition folder, one segment file, or any of these as s3://bucket/folder. Reading
     never writes to it, and works while a broker runs.
@@ -55,7 +58,11 @@ def kafkalog(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for command in (cat, dump, estimate, explain, ingest, ls, profile, reindex, salvage, table, transactions, undelete, verify):
+COMMANDS = (
+    append, cat, compact, convert, dump, estimate, explain, ingest, ls, profile, recover, reindex, retain, salvage, table,
+    transactions, truncate, undelete, verify,
+)  # fmt: skip
+for command in COMMANDS:
     kafkalog.add_command(command)
 
 

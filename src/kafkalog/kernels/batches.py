@@ -170,13 +170,13 @@ def _finish_batch(
 
 @kernel
 def write_batches(
-    columns: Columns, first: Int, is_end: Int, settings: Ints, target: Bytes, fields: Ints
+    columns: Columns, starts: Bytes, first: Int, is_end: Int, settings: Ints, target: Bytes, fields: Ints
 ) -> tuple[Int, Int, Int, Int]:
     """(status, row, batches, bytes): fill `target` with batches of the rows from `first` on, and `fields` with their headers.
 
     A batch ends at MOST_RECORDS, or before it grows beyond MOST_BYTES, unless one record alone is larger; its offsets span 31
-    bits. `row` is where to go on, or the one at fault; batches before it are finished. The last batch of the columns is left out
-    unless `is_end`: more rows might join it.
+    bits. Where `starts`, if it has elements, is not 0, one begins. `row` is where to go on, or the one at fault; batches before
+    it are finished. The last batch of the columns is left out unless `is_end`: more rows might join it.
     """
     offsets, timestamps = columns.offsets, columns.timestamps
     keys, key_offsets, key_valid = columns.keys, columns.key_offsets, columns.key_valid
@@ -186,6 +186,7 @@ def write_batches(
     header_values, header_value_offsets = columns.header_values, columns.header_value_offsets
     header_value_valid = columns.header_value_valid
     has_null_keys, has_null_values, has_headers = key_valid.shape[0] > 0, value_valid.shape[0] > 0, headers.shape[0] > 0
+    has_starts = starts.shape[0] > 0
     most_records, most_bytes, horizon = settings[MOST_RECORDS], settings[MOST_BYTES], settings[HORIZON]
     before, room, number = settings[BEFORE], target.shape[0], -1
     at = np.uint64(0)
@@ -203,7 +204,7 @@ def write_batches(
         size = parts + size_of_varint(timestamp - base_timestamp) + _size_of_length(offset - base_offset)
         whole = size + _size_of_length(size)
         is_full = row - first >= most_records or offset - base_offset > MAX_INT32 or np.int64(at) - start + whole > most_bytes
-        if number < 0 or is_full:
+        if number < 0 or is_full or (has_starts and starts[row]):
             if number >= 0:
                 _finish_batch(settings, fields, number, before, row - first, target, start, np.int64(at))
             number += 1

@@ -75,6 +75,7 @@ def encode_runs(
     run_bytes: int = RUN_BYTES,
     leader_epoch: int = -1,
     log_append_time_ms: int | None = None,
+    has_append_times: bool = False,
     delete_horizon_ms: int | None = None,
     producer_id: int = -1,
     producer_epoch: int = -1,
@@ -89,15 +90,18 @@ def encode_runs(
     Offsets are those of the column, or count from `base_offset` when it is given (from 0 without either).
 
     A batch ends at `batch_records`, or before it grows beyond `batch_bytes` uncompressed; a larger record has a batch of its own.
-    A run has at most `run_bytes` before compression, unless one batch has more. `log_append_time_ms` makes the batches
-    LogAppendTime. `base_sequence` is that of the first batch, the others follow. UsageError for what Kafka's writer refuses too.
+    A boolean column `batch_start` begins one where it is true. A run has at most `run_bytes` before compression, unless one batch
+    has more. `log_append_time_ms` makes the batches LogAppendTime, and so does `has_append_times` with the timestamps of the
+    rows, of which those of a batch have to be equal. `base_sequence` is that of the first batch, the others follow. UsageError
+    for what Kafka's writer refuses too.
     """
     check_between("batch_records", batch_records, 1, MAX_INT32)
     check_between("batch_bytes", batch_bytes, 1, MAX_INT32)
     check_between("run_bytes", run_bytes, 1, MAX_INT32)
     check_between("leader_epoch", leader_epoch, -1, MAX_INT32)
     _check_producer(producer_id, producer_epoch, base_sequence, is_transactional, is_control)
-    form = _Form(2, codecs.codec_id(codec), level, log_append_time_ms, delete_horizon_ms, is_transactional, is_control)
+    number = codecs.codec_id(codec)
+    form = _Form(2, number, level, log_append_time_ms, delete_horizon_ms, is_transactional, is_control, has_append_times)
     settings = np.empty(batch_kernel.SETTING_COUNT, np.int64)
     settings[batch_kernel.MOST_RECORDS] = batch_records
     settings[batch_kernel.MOST_BYTES] = batch_bytes
@@ -152,6 +156,7 @@ class _Form:
     delete_horizon_ms: int | None
     is_transactional: bool
     is_control: bool
+    has_append_times: bool = False
 
     def __post_init__(self) -> None:
         if self.log_append_time_ms is not None:
@@ -163,7 +168,7 @@ class _Form:
     @property
     def attributes(self) -> int:
         flags = (
-            (self.log_append_time_ms is not None, batch.LOG_APPEND_TIME),
+            (self.log_append_time_ms is not None or self.has_append_times, batch.LOG_APPEND_TIME),
             (self.is_transactional, batch.TRANSACTIONAL),
             (self.is_control, batch.CONTROL),
             (self.delete_horizon_ms is not None, batch.DELETE_HORIZON),
@@ -272,10 +277,12 @@ def _iter_runs(columns: TableColumns, settings: Ints, run_bytes: int) -> Iterato
     slice_rows = SLICE_ROWS
     while start < columns.rows:
         stop = min(start + slice_rows, columns.rows)
-        part = columns.slice(start, stop)
+        part, starts = columns.slice(start, stop), columns.batch_starts(start, stop)
         status, row = batch_kernel.NO_ROOM, 0
         while status == batch_kernel.NO_ROOM:
-            status, row, count, size = batch_kernel.write_batches(part, row, stop == columns.rows, settings, target, fields)
+            status, row, count, size = batch_kernel.write_batches(
+                part, starts, row, stop == columns.rows, settings, target, fields
+            )
             if count:
                 yield Run(memoryview(target)[:size], fields[:, :count])  # type: ignore[arg-type]
             elif status == batch_kernel.NO_ROOM:

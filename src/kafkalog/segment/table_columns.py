@@ -29,6 +29,7 @@ class TableColumns:
         self.value = _find_column(table, "value")
         self.headers = _find_column(table, "headers_raw", "headers")
         self.timestamp = _find_column(table, "timestamp_ms", "timestamp")
+        self.batch_start = _find_column(table, "batch_start")
         self.offset = _find_column(table, "offset") if base_offset is None else None
         self.base_offset = base_offset or 0
         if self.offset is None:
@@ -44,6 +45,15 @@ class TableColumns:
         headers = self._headers(start, stop)
         arrays: tuple[Any, ...] = (self._offsets(start, stop), self._timestamps(start, stop), *keys, *values, *headers)
         return kernel.Columns(*map(_read_only, arrays))
+
+    def batch_starts(self, start: int, stop: int) -> Bytes:
+        """1 for each row that begins a batch; nothing where no row has to."""
+        flags = NO_FLAGS
+        if self.batch_start is not None:
+            wanted = pc.fill_null(_one_array("batch_start", self.batch_start, start, stop, pa.bool_()), False)
+            flags = wanted.to_numpy(zero_copy_only=False).view(np.uint8)
+        found: Bytes = _read_only(flags)
+        return found
 
     def _offsets(self, start: int, stop: int) -> Ints:
         if self.offset is None:

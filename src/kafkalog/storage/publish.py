@@ -77,7 +77,7 @@ def replace_file(fs: Fs, path: str, parts: Iterable[Buffer], temporary: str | No
         with suppress(FileNotFoundError):
             fs.remove(temporary)
         try:
-            _write(fs, temporary, parts)
+            write_file(fs, temporary, parts)
             fs.rename(temporary, path)
         except BaseException:
             with suppress(OSError):
@@ -92,7 +92,8 @@ def publish_files(fs: Fs, folder: str, files: Mapping[str, Iterable[Buffer]]) ->
     sync_names(fs, folder)
 
 
-def _write(fs: Fs, path: str, parts: Iterable[Buffer]) -> None:
+def write_file(fs: Fs, path: str, parts: Iterable[Buffer]) -> None:
+    """A new file of these parts, durable once its folder is."""
     file = fs.create(path)
     try:
         for part in parts:
@@ -158,7 +159,17 @@ class StagedFolder:
     def write(self, name: str, parts: Iterable[Buffer]) -> None:
         """A file of the folder."""
         with writing(os.path.join(self.target, name)):
-            _write(self.fs, os.path.join(self.staging, name), parts)
+            write_file(self.fs, os.path.join(self.staging, name), parts)
+
+    def sync_files(self) -> None:
+        """Make durable what others wrote into the folder."""
+        for name in self.fs.list(self.staging):
+            with writing(os.path.join(self.target, name)):
+                file = self.fs.open(os.path.join(self.staging, name))
+                try:
+                    file.sync()
+                finally:
+                    file.close()
 
     def publish(self) -> None:
         with writing(self.target):

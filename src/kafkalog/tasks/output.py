@@ -14,6 +14,8 @@ from kafkalog.storage.publish import holds, writing
 
 from .partitions import PathLike
 
+COPY_BYTES = 4 << 20
+MAX_LOG_BYTES = (1 << 31) - 1
 Progress = Callable[[int], None]  # told how many more bytes are done
 
 

@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterable, Sequence
 
 from kafkalog.errors import KafkaLogError, Limits, NoLogs, UsageError
+from kafkalog.format import names
+from kafkalog.format.checkpoint import decode_partition_metadata
 from kafkalog.format.index import read_offset_index
 from kafkalog.kernels import scan
 from kafkalog.log.folders import find_partitions
@@ -68,3 +70,15 @@ def _narrow(bounds: IntervalBounds, partition: Partition, segment: Segment, limi
                 return  # the first table of headers tells enough
     except KafkaLogError:
         return
+
+
+def read_metadata(partition: Partition) -> bytes | None:
+    """The topic id's file, if it can be read: a broker refuses a folder that says it belongs to another topic."""
+    found = [stored for stored in partition.files if stored.kind == names.PARTITION_METADATA]
+    try:
+        content = partition.store.read_small(found[0].path, SMALL_FILE) if found else None
+        if content is not None:
+            decode_partition_metadata(content)
+        return content
+    except KafkaLogError:
+        return None

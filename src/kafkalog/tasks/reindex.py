@@ -8,24 +8,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from kafkalog.errors import Limits, StorageError, UsageError
-from kafkalog.format import names
+from kafkalog.errors import Limits, UsageError
 from kafkalog.log.partition import Partition
 from kafkalog.log.rebuild import Files, RebuildOptions, rebuild
 from kafkalog.log.report import ReadReport
 from kafkalog.storage.fs import Fs, LocalFs
 from kafkalog.storage.local import LocalStore
-from kafkalog.storage.lock import broker_lock
 from kafkalog.storage.publish import StagedFolder, holds, replace_file, sync_names, writing
 
+from .in_place import held, remove_marker
 from .output import Comparison, Progress, folder_name, output_folder
 from .partitions import PathLike, chosen_partitions, find_index_interval
-
-LOG_DIRECTORY_FILES = (names.META_PROPERTIES, names.LOCK, *names.OFFSET_CHECKPOINTS)
 
 
 @dataclass
@@ -114,16 +111,7 @@ def _each(files: Iterator[Files]) -> Iterator[tuple[str, bytes]]:
 def _change_in_place(
     partition: Partition, result: ReindexResult, files: Iterator[Files], fs: Fs, options: ReindexOptions
 ) -> None:
-    with ExitStack() as held:
-        log_directory = os.path.dirname(partition.folder)
-        is_log_directory = any(fs.kind(os.path.join(log_directory, name)) != "missing" for name in LOG_DIRECTORY_FILES)
-        if not options.dry_run:
-            if is_log_directory and isinstance(fs, LocalFs):
-                held.enter_context(broker_lock(log_directory))
-            try:
-                held.enter_context(fs.lock(partition.folder))
-            except BlockingIOError as error:
-                raise StorageError(f"{partition.folder}: another kafkalog is writing here; wait for it") from error
+    with nullcontext() if options.dry_run else held(fs, partition.folder):
         place = _Place(partition, result, fs, options)
         for some in files:
             place.put(some)
@@ -177,9 +165,10 @@ class _Place:
         return os.path.join(self.folder, name)
 
     def _before_change(self, changing: Iterable[str]) -> None:
-        """Without its marker the next broker trusts nothing, whatever becomes of us; and what was there gets a second name."""
+        """The marker goes first; and what was there gets a second name."""
         if not self.marker_removed:
-            self._remove_marker()
+            remove_marker(self.fs, self.folder)
+            self.marker_removed = True
         there = [name for name in changing if self.fs.kind(self._path(name)) != "missing"]
         if self.options.discard or not there:
             return
@@ -189,12 +178,3 @@ class _Place:
                 self.fs.link(self._path(name), self._path(aside))
             self.result.kept_aside.append(aside)
         sync_names(self.fs, self.folder)
-
-    def _remove_marker(self) -> None:
-        log_directory = os.path.dirname(self.folder)
-        marker = os.path.join(log_directory, names.CLEAN_SHUTDOWN)
-        if self.fs.kind(marker) == "file":
-            with writing(marker, "cannot remove"):
-                self.fs.remove(marker)
-            sync_names(self.fs, log_directory)
-        self.marker_removed = True

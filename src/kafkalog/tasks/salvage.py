@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from kafkalog.errors import KafkaLogError, SegmentChanged, UsageError
+from kafkalog.errors import SegmentChanged, UsageError
 from kafkalog.format import batch, names
-from kafkalog.format.checkpoint import decode_partition_metadata
 from kafkalog.kernels import scan
-from kafkalog.log.partition import SMALL_FILE, Partition, Segment
+from kafkalog.log.partition import Partition, Segment
 from kafkalog.log.rebuild import RebuildOptions, SideFileBuilder
 from kafkalog.log.replicas import Kept, Lost, MergeOptions, SalvagedLog, newest_first
 from kafkalog.segment.build import MAX_RELATIVE_OFFSET
@@ -25,11 +24,8 @@ from kafkalog.storage.publish import StagedFolder, publish_files
 from kafkalog.storage.store import ByteSource
 
 from .journal import SalvageResult, Taken, journal_files, note_taken
-from .output import Comparison, Nowhere, Output, Progress, folder_name, output_folder
-from .partitions import PathLike, chosen_partitions, find_index_interval, replicas_by_partition
-
-COPY_BYTES = 4 << 20
-MAX_LOG_BYTES = (1 << 31) - 1
+from .output import COPY_BYTES, MAX_LOG_BYTES, Comparison, Nowhere, Output, Progress, folder_name, output_folder
+from .partitions import PathLike, chosen_partitions, find_index_interval, read_metadata, replicas_by_partition
 
 
 @dataclass(frozen=True)
@@ -88,7 +84,7 @@ def _refuse_own_folder(replicas: Sequence[Partition], folder: str) -> None:
     for replica in replicas:
         if f"{os.path.realpath(folder)}/".startswith(f"{os.path.realpath(replica.folder)}/"):
             raise UsageError(f"--out: {folder} is what is to be salvaged; it is never written to, choose another folder")
-    metadata = {content for replica in replicas if (content := _metadata(replica)) is not None}
+    metadata = {content for replica in replicas if (content := read_metadata(replica)) is not None}
     if len(metadata) > 1:
         folders = ", ".join(replica.folder for replica in replicas)
         raise UsageError(f"not replicas of one partition, their topic ids differ: {folders}")
@@ -119,7 +115,7 @@ class _Salvage:
         builder = SideFileBuilder(RebuildOptions(interval), epochs=self.primary.epochs)
         for segment in self.primary.segments:
             self._take_segment(segment, log, builder, output)
-        metadata = next((content for replica in self.replicas if (content := _metadata(replica)) is not None), None)
+        metadata = next((content for replica in self.replicas if (content := read_metadata(replica)) is not None), None)
         for name, content in {**builder.finish(), **({names.PARTITION_METADATA: metadata} if metadata else {})}.items():
             output.write(name, [content])
         self.result.end_offset = builder.end_offset
@@ -234,15 +230,3 @@ def _require_unchanged(part: _Range, source: ByteSource) -> None:
     segments = [segment for segment in part.partition.segments if segment.log.path == part.file]
     if any(not segment.is_newest and segment.log.mtime_ns != source.fingerprint.mtime_ns for segment in segments):
         raise SegmentChanged("changed", file=part.file, detail="it was replaced or written to meanwhile; stop the broker first")
-
-
-def _metadata(partition: Partition) -> bytes | None:
-    """The topic id's file, if it can be read: a broker refuses a folder that says it belongs to another topic."""
-    found = [stored for stored in partition.files if stored.kind == names.PARTITION_METADATA]
-    try:
-        content = partition.store.read_small(found[0].path, SMALL_FILE) if found else None
-        if content is not None:
-            decode_partition_metadata(content)
-        return content
-    except KafkaLogError:
-        return None

@@ -15,6 +15,7 @@ from tests.interop.maven import copy_jars
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 JARS = ROOT / "build" / "live" / "jars"
+NEWEST = "4.3.0"
 START_SECONDS = 90
 STOP_SECONDS = 30
 # The plain compiler and collector, for a broker that lives for some seconds only.
@@ -52,18 +53,26 @@ class Broker:
     log_directory: Path
 
 
-def resolve_jars() -> str | None:
-    """Copy the jars into build/live once; what went wrong, None when nothing did."""
-    return copy_jars(HERE, JARS)
+def resolve_jars(release: str = NEWEST) -> str | None:
+    """Copy the jars of a release into build once; what went wrong, None when nothing did."""
+    return copy_jars(HERE, jars_of(release), release)
+
+
+def jars_of(release: str) -> Path:
+    return JARS if release == NEWEST else ROOT / "build" / f"live-{release}" / "jars"
 
 
 @contextlib.contextmanager
 def running_broker(
-    folder: Path, settings: Mapping[str, str] | None = None, java_options: Sequence[str] = SHORT_LIVED
+    folder: Path,
+    settings: Mapping[str, str] | None = None,
+    java_options: Sequence[str] = SHORT_LIVED,
+    release: str = NEWEST,
 ) -> Iterator[Broker]:
     """A broker with its files below `folder`; it is stopped, by its own process id, when the block ends.
 
-    `settings` go over the properties given here. A folder that a broker has used before is opened again.
+    `settings` go over the properties given here. A folder that a broker has used before is opened again. What it logs is in
+    broker.txt.
     """
     port, controller_port = _free_ports()
     log_directory = folder / "data"
@@ -72,9 +81,10 @@ def running_broker(
     lines += [f"{name}={value}\n" for name, value in (settings or {}).items()]
     properties.write_text("".join(lines))
     if not (log_directory / "meta.properties").exists():  # else it goes on with the logs that are there
-        _run_java(folder, "kafka.tools.StorageTool", "format", "--cluster-id", CLUSTER_ID, "--config", str(properties))
+        arguments = ("format", "--cluster-id", CLUSTER_ID, "--config", str(properties))
+        _run_java(_java(folder, "kafka.tools.StorageTool", *arguments, release=release))
     with (folder / "broker.txt").open("wb") as output:
-        command = _java(folder, "kafka.Kafka", str(properties), options=java_options)
+        command = _java(folder, "kafka.Kafka", str(properties), options=java_options, release=release)
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
         try:
             _wait_for(process, port, folder / "broker.txt")
@@ -88,15 +98,17 @@ def running_broker(
                 process.wait()
 
 
-def _java(folder: Path, program: str, *arguments: str, options: Sequence[str] = SHORT_LIVED) -> list[str]:
+def _java(
+    folder: Path, program: str, *arguments: str, options: Sequence[str] = SHORT_LIVED, release: str = NEWEST
+) -> list[str]:
     settings = [*options, "-Djava.net.preferIPv4Stack=true", f"-Djava.io.tmpdir={folder}"]
-    return ["java", *settings, "-cp", f"{JARS}/*", program, *arguments]
+    return ["java", *settings, "-cp", f"{jars_of(release)}/*", program, *arguments]
 
 
-def _run_java(folder: Path, program: str, *arguments: str) -> None:
-    done = subprocess.run(_java(folder, program, *arguments), capture_output=True, text=True, timeout=START_SECONDS, check=False)
+def _run_java(command: Sequence[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=START_SECONDS, check=False)
     if done.returncode:
-        raise RuntimeError(f"{program} failed: {done.stdout}{done.stderr}")
+        raise RuntimeError(f"{' '.join(command)} failed: {done.stdout}{done.stderr}")
 
 
 def _free_ports() -> tuple[int, int]:

@@ -5,6 +5,8 @@
     consume       what a consumer gets, from the beginning to where it has to wait: a JSON list of [offset, value]
     fill          a topic of one segment, with about as many MiB as the last argument says
     digests       as consume, with the CRC-32 of each value in its place
+    create        topics of one partition that keep everything; the last argument is their names, with commas between
+    add           MORE records, behind what the topic has
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ RECORDS = 24_000
 CODECS = (None, "gzip", "snappy", "lz4")
 TRANSACTIONS = 24
 CONSUME_SECONDS = 20
+MORE = 25
 
 
 def value_of(number: int) -> bytes:
@@ -81,6 +84,22 @@ def fill(bootstrap: str, topic: str, mebibytes: str) -> None:
     producer.close()
 
 
+def create(bootstrap: str, names: str) -> None:
+    from kafka.admin import KafkaAdminClient, NewTopic
+
+    topics = [NewTopic(name, 1, 1, topic_configs={"retention.ms": "-1"}) for name in names.split(",")]
+    KafkaAdminClient(bootstrap_servers=bootstrap).create_topics(topics)
+
+
+def add(bootstrap: str, topic: str) -> None:
+    from kafka import KafkaProducer
+
+    producer = KafkaProducer(bootstrap_servers=bootstrap, linger_ms=2)
+    for number in range(MORE):
+        producer.send(topic, key=b"more %d" % number, value=value_of(number)).get(20)
+    producer.close()
+
+
 def digests(bootstrap: str, topic: str) -> None:
     consume(bootstrap, topic, "read_uncommitted", zlib.crc32)
 
@@ -108,6 +127,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "consume": consume,
     "fill": fill,
     "digests": digests,
+    "create": create,
+    "add": add,
 }
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The short form of repair_crashes.py: simulated power cuts and failing steps whole, real kills at a few calls."""
+"""The short form of crashes.py: simulated power cuts and failing steps whole, real kills at a few calls."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 
 from tests.conftest import require
 
-from . import repair_crashes as crashes
+from . import crashes
 
-JOBS = [pytest.param(job, id=job.name) for job in crashes.JOBS]
+JOBS = [pytest.param(job, id=job.name) for job in crashes.all_jobs()]
 
 
 @pytest.mark.parametrize("job", JOBS)

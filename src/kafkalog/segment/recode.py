@@ -1,0 +1,222 @@
+"""Entries written anew: v0 and v1 messages as v2 batches, batches with another codec, records in other batches.
+
+Offsets and timestamps stay. So does what brokers, coordinators and idempotent producers rely on: control and empty batches are
+not touched, and of a batch that has a producer or a delete horizon, or from which compaction took records, only the compression
+may change. Windows go in and bytes come out; where batches are cut does not depend on the windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from crc32c import crc32c
+from numpy.typing import NDArray
+
+from kafkalog import codecs
+from kafkalog.errors import CodecError, CorruptBatch, LimitExceeded, Limits, OutputFull
+from kafkalog.format import batch
+from kafkalog.kernels import scan
+from kafkalog.kernels.bytes import Ints
+
+from .constant import Constants
+from .decode import DecodedWindow, RecordDecoder, RecordRange, entry_place
+from .encode import BATCH_BYTES, MAX_INT32, encode_batches
+from .gathering import Gatherer
+from .windows import Window
+
+KEPT, COMPRESSED_ANEW, ENCODED_ANEW = range(3)
+COLUMNS = frozenset({"offset", "timestamp_ms", "key", "value", "headers_raw"})
+UNTOUCHABLE = batch.CONTROL | batch.TRANSACTIONAL | batch.DELETE_HORIZON
+
+EpochsAt = Callable[[Ints], Ints]
+
+
+@dataclass(frozen=True)
+class Recoding:
+    """What is wanted of the batches. Without a codec each keeps its own; without `batch_bytes`, its bounds.
+
+    Single messages have no bounds: they are gathered into batches of the producer's default size.
+    """
+
+    codec: int | None = None
+    level: int | None = None
+    batch_bytes: int | None = None
+
+    def actions(self, fields: Ints) -> NDArray[np.int64]:
+        """What is done with each entry, told from the headers; one with its own codec at a level may come out as it was."""
+        attributes = fields[scan.ATTRIBUTES]
+        control_or_empty = (attributes & batch.CONTROL != 0) | (fields[scan.COUNT] == 0)
+        other_codec = self.codec is not None and (attributes & batch.CODEC_MASK != self.codec)
+        again = self.level is not None and (attributes & batch.CODEC_MASK != codecs.NONE)
+        actions = np.where(other_codec | again, COMPRESSED_ANEW, KEPT)
+        if self.batch_bytes is not None:
+            actions = np.where(_is_free(fields), ENCODED_ANEW, actions)
+        actions = np.where(control_or_empty, KEPT, actions)
+        return np.where(fields[scan.MAGIC] < 2, ENCODED_ANEW, actions).astype(np.int64)
+
+
+def _is_free(fields: Ints) -> NDArray[np.bool_]:
+    """Batches whose records may share a batch with others."""
+    whole = fields[scan.COUNT] == fields[scan.LAST_OFFSET] - fields[scan.BASE_OFFSET] + 1
+    free: NDArray[np.bool_] = whole & (fields[scan.PRODUCER_ID] < 0) & (fields[scan.ATTRIBUTES] & UNTOUCHABLE == 0)
+    return free
+
+
+class _Kind(NamedTuple):
+    """What consecutive entries have to have in common to be written together."""
+
+    action: int
+    codec: int  # that they get
+    append_time: bool
+    leader_epoch: int
+    is_set: bool  # compressed v0 or v1 sets, which become a batch each unless another size is wanted
+
+
+class Recoder:
+    """Takes the windows of a segment in order and gives out its new bytes."""
+
+    def __init__(self, recoding: Recoding, limits: Limits, epochs_at: EpochsAt) -> None:
+        self.recoding = recoding
+        self.limits = limits
+        self.epochs_at = epochs_at  # of v0 and v1 entries, which do not say
+        self.decoder = RecordDecoder(RecordRange(), limits, COLUMNS, check_crcs=True, stop_at_problem=True)
+        self.constants = Constants()
+        self._kind: _Kind | None = None
+        self._last_time: int | None = None  # of the records of this kind so far
+        self._gatherer: Gatherer | None = None
+
+    def recode(self, window: Window) -> Iterator[bytes | memoryview]:
+        """New bytes as far as they are certain, some of them in the window; SegmentError at damage, after what precedes it."""
+        fields = window.fields
+        actions = self.recoding.actions(fields)
+        decoded = self.decoder.decode(window, np.arange(window.count), actions == ENCODED_ANEW)
+        stop = decoded.problems[0].entry if decoded.problems else window.count
+        rows = _DecodedRows(decoded, self.constants)
+        for first, last, kind in self._runs(fields[:, :stop], actions[:stop]):
+            if kind.action == ENCODED_ANEW:
+                yield from self._gather(kind, rows.table(first, last, each_begins=kind.is_set))
+            else:
+                yield from self.finish()
+                yield from self._copied(window, first, last, kind.action)
+        if decoded.problems:
+            raise decoded.problems[0].error
+
+    def finish(self) -> Iterator[bytes]:
+        """What is still held, at the end of a segment."""
+        gatherer, self._gatherer, self._kind, self._last_time = self._gatherer, None, None, None
+        if gatherer is not None:
+            yield from gatherer.finish()
+
+    def _runs(self, fields: Ints, actions: Ints) -> Iterator[tuple[int, int, _Kind]]:
+        if not len(actions):
+            return
+        old = fields[scan.MAGIC] < 2
+        attributes = fields[scan.ATTRIBUTES]
+        anew = actions == ENCODED_ANEW
+        columns = (
+            actions,
+            np.where(anew, attributes & batch.CODEC_MASK if self.recoding.codec is None else self.recoding.codec, 0),
+            np.where(anew & (fields[scan.MAGIC] > 0), attributes & batch.LOG_APPEND_TIME, 0),
+            np.where(anew, np.where(old, self.epochs_at(fields[scan.LAST_OFFSET]), fields[scan.LEADER_EPOCH]), 0),
+            old & (attributes & batch.CODEC_MASK != 0) & (self.recoding.batch_bytes is None),
+        )
+        kinds = np.stack([column.astype(np.int64) for column in columns])
+        changes = np.flatnonzero((np.diff(kinds) != 0).any(axis=0)) + 1
+        bounds = [0, *changes.tolist(), len(actions)]
+        for first, last in pairwise(bounds):
+            action, codec, append_time, epoch, is_set = kinds[:, first].tolist()
+            yield first, last, _Kind(action, codec, bool(append_time), epoch, bool(is_set))
+
+    def _gather(self, kind: _Kind, table: pa.Table) -> Iterator[bytes]:
+        if kind != self._kind:
+            yield from self.finish()
+            self._kind, self._gatherer = kind, self._new_gatherer(kind)
+        assert self._gatherer is not None
+        yield from self._gatherer.add(self._cut_by_time(table) if kind.append_time else table)
+
+    def _cut_by_time(self, table: pa.Table) -> pa.Table:
+        """A batch has one append time: another one begins where it changes."""
+        times = table.column("timestamp_ms").to_numpy()
+        begins = np.asarray(table.column("batch_start").to_numpy()).copy()
+        if len(times):
+            begins |= np.diff(times, prepend=times[0] if self._last_time is None else self._last_time) != 0
+            self._last_time = int(times[-1])
+        return table.set_column(table.schema.get_field_index("batch_start"), "batch_start", pa.array(begins))
+
+    def _new_gatherer(self, kind: _Kind) -> Gatherer:
+        batch_bytes = self.recoding.batch_bytes or (MAX_INT32 if kind.is_set else BATCH_BYTES)
+        return Gatherer(
+            lambda table: encode_batches(
+                table,
+                codec=codecs.NAMES[kind.codec],
+                level=self.recoding.level if kind.codec != codecs.NONE else None,
+                batch_bytes=batch_bytes,
+                leader_epoch=kind.leader_epoch,
+                has_append_times=kind.append_time,
+            )
+        )
+
+    def _copied(self, window: Window, first: int, last: int, action: int) -> Iterator[bytes | memoryview]:
+        fields = window.fields
+        starts = fields[scan.POSITION, first:last] - window.position
+        stops = starts + fields[scan.SIZE, first:last]
+        if action == KEPT:
+            yield window.data.data[int(starts[0]) : int(stops[-1])]
+            return
+        for number, (start, stop) in enumerate(zip(starts.tolist(), stops.tolist(), strict=True), first):
+            yield self._compressed_anew(window, number, window.data.data[start:stop])
+
+    def _compressed_anew(self, window: Window, entry: int, stored: memoryview) -> bytes:
+        """A batch with its records compressed by the codec that is wanted; all else of it stays."""
+        attributes = int(window.fields[scan.ATTRIBUTES, entry])
+        records = self._decompressed(window, entry, attributes & batch.CODEC_MASK, stored[batch.HEADER_SIZE :])
+        codec = self.recoding.codec if self.recoding.codec is not None else attributes & batch.CODEC_MASK
+        payload = codecs.compress(codec, records, level=self.recoding.level if codec != codecs.NONE else None)
+        header = np.frombuffer(stored[: batch.HEADER_SIZE], batch.HEADER).copy()
+        header["batch_length"] = batch.MIN_BATCH_LENGTH + len(payload)
+        header["attributes"] = attributes & ~batch.CODEC_MASK | codec
+        front = header.tobytes()
+        header["crc"] = crc32c(payload, crc32c(front[batch.CRC_START :]))
+        return header.tobytes() + payload
+
+    def _decompressed(self, window: Window, entry: int, codec: int, payload: memoryview) -> bytes | memoryview:
+        limit = self.limits.decompressed_bytes
+        if codec == codecs.NONE:
+            return payload
+        try:
+            return codecs.decompressed(codec, payload, limit=limit)
+        except OutputFull:
+            place = entry_place(window, entry)
+            raise LimitExceeded("decompressed-limit", **place, expected=f"at most {limit} bytes") from None
+        except CodecError as error:
+            raise CorruptBatch(error.reason, **entry_place(window, entry), detail=str(error)) from error
+
+
+class _DecodedRows:
+    """The records of a decoded window, by entry."""
+
+    def __init__(self, decoded: DecodedWindow, constants: Constants) -> None:
+        names = sorted(COLUMNS)
+        tables = [
+            pa.table([group.column(name, constants) for name in names], names=names) for group in decoded.groups if group.rows
+        ]
+        self.rows = pa.concat_tables(tables) if tables else None
+        self.entries = np.concatenate([group.entries for group in decoded.groups]) if tables else np.empty(0, np.int64)
+        counts = np.concatenate([group.row_counts for group in decoded.groups]) if tables else np.empty(0, np.int64)
+        self.row_starts = np.concatenate([[0], np.cumsum(counts)])
+
+    def table(self, first: int, last: int, *, each_begins: bool) -> pa.Table:
+        """The records of the entries from `first` to before `last`; where `each_begins`, an entry becomes a batch of its own."""
+        at, behind = np.searchsorted(self.entries, [first, last]).tolist()
+        start, stop = int(self.row_starts[at]), int(self.row_starts[behind])
+        assert self.rows is not None
+        table = self.rows.slice(start, stop - start)
+        begins = np.zeros(stop - start, np.bool_)
+        if each_begins:
+            begins[self.row_starts[at:behind] - start] = True
+        return table.append_column("batch_start", pa.array(begins))

@@ -1,0 +1,194 @@
+"""What writing would do, without doing it: a file system whose changes stay in memory, over another that is only read."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+
+from .fs import Buffer, Fs, NewFile, OpenFile, PathKind
+
+PAGE = 1 << 12
+
+
+class _Changed:
+    """A file as it would be: pages that were written, over the first bytes of a file below."""
+
+    def __init__(self, fs: Fs, below: str | None = None) -> None:
+        self.fs = fs
+        self.below = below
+        self.size = self.kept = fs.size(below) if below is not None else 0
+        self.modified_ms = fs.modified_ms(below) if below is not None else 0
+        self.pages: dict[int, bytearray] = {}
+
+    def read(self, position: int, size: int) -> bytes:
+        size = max(0, min(size, self.size - position))
+        if not size:
+            return b""
+        content = bytearray(self._read_below(position, size).ljust(size, b"\0"))
+        for number in range(position // PAGE, (position + size - 1) // PAGE + 1):
+            if (page := self.pages.get(number)) is not None:
+                start, stop = max(position, number * PAGE), min(position + size, (number + 1) * PAGE)
+                content[start - position : stop - position] = page[start - number * PAGE : stop - number * PAGE]
+        return bytes(content)
+
+    def _read_below(self, position: int, size: int) -> bytes:
+        if self.below is None or position >= self.kept:
+            return b""
+        return self.fs.read(self.below, position, min(size, self.kept - position))
+
+    def write(self, position: int, data: Buffer) -> None:
+        content = memoryview(data).cast("B")
+        self.size = max(self.size, position + len(content))
+        while content:
+            number, at = divmod(position, PAGE)
+            part = content[: PAGE - at]
+            if number not in self.pages:
+                self.pages[number] = bytearray(self._read_below(number * PAGE, PAGE).ljust(PAGE, b"\0"))
+            self.pages[number][at : at + len(part)] = part
+            content, position = content[len(part) :], position + len(part)
+
+    def truncate(self, size: int) -> None:
+        self.kept = min(self.kept, size)
+        self.size = size
+        for number in [number for number in self.pages if (number + 1) * PAGE > size]:
+            self.pages[number][max(0, size - number * PAGE) :] = bytes(PAGE - max(0, size - number * PAGE))
+            if number * PAGE >= size:
+                del self.pages[number]
+
+
+class _OpenChanged:
+    """A file of the overlay that is open."""
+
+    def __init__(self, file: _Changed) -> None:
+        self.file = file
+
+    @property
+    def size(self) -> int:
+        return self.file.size
+
+    def read(self, position: int, size: int) -> bytes:
+        return self.file.read(position, size)
+
+    def read_into(self, position: int, target: memoryview) -> int:
+        data = self.file.read(position, len(target))
+        target[: len(data)] = data
+        return len(data)
+
+    def write(self, position: int, data: Buffer) -> None:
+        self.file.write(position, data)
+
+    def truncate(self, size: int) -> None:
+        self.file.truncate(size)
+
+    def sync(self) -> None:
+        """There is nothing to keep."""
+
+    def close(self) -> None:
+        """There is nothing to let go."""
+
+
+class _NewChanged(_OpenChanged):
+    def write(self, data: Buffer) -> None:  # type: ignore[override]
+        self.file.write(self.file.size, data)
+
+
+class OverlayFs:
+    """Reads `below`, writes to memory. Made for plans: what is written should be small."""
+
+    def __init__(self, below: Fs) -> None:
+        self.below = below
+        self._files: dict[str, _Changed | None] = {}  # None: removed
+        self._folders: dict[str, bool] = {}  # False: removed
+
+    def _file(self, path: str) -> _Changed:
+        if path not in self._files and self.below.kind(path) == "file":
+            self._files[path] = _Changed(self.below, path)
+        file = self._files.get(path)
+        if file is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return file
+
+    def open(self, path: str, *, create: bool = False) -> OpenFile:
+        if create and self.kind(path) == "missing":
+            self._files[path] = _Changed(self.below)
+        return _OpenChanged(self._file(path))
+
+    def size(self, path: str) -> int:
+        return self._file(path).size
+
+    def modified_ms(self, path: str) -> int:
+        return self._file(path).modified_ms
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        self._file(path).modified_ms = modified_ms
+
+    def create(self, path: str) -> NewFile:
+        if self.kind(path) != "missing":
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+        self._files[path] = file = _Changed(self.below)
+        return _NewChanged(file)
+
+    def make_folder(self, path: str) -> None:
+        if self.kind(path) != "missing":
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+        self._folders[path] = True
+
+    def rename(self, old: str, new: str) -> None:
+        self._files[new] = self._file(old)
+        self._files[old] = None
+
+    def link(self, old: str, new: str) -> None:
+        self._files[new] = self._file(old)
+
+    def remove(self, path: str) -> None:
+        self._file(path)
+        self._files[path] = None
+
+    def remove_folder(self, path: str) -> None:
+        self._folders[path] = False
+
+    def sync_folder(self, path: str) -> None:
+        """There is nothing to keep."""
+
+    def list(self, path: str) -> list[str]:
+        names = set(self.below.list(path)) if self.below.kind(path) == "folder" else set()
+        for changed, there in (*self._files.items(), *self._folders.items()):
+            if os.path.dirname(changed) == path:
+                (names.discard if there is None or there is False else names.add)(os.path.basename(changed))
+        return sorted(names)
+
+    def kind(self, path: str) -> PathKind:
+        if path in self._files:
+            return "missing" if self._files[path] is None else "file"
+        if path in self._folders:
+            return "folder" if self._folders[path] else "missing"
+        return self.below.kind(path)
+
+    def read(self, path: str, position: int, size: int) -> bytes:
+        return self._file(path).read(position, size)
+
+    def changes(self) -> Sequence[str]:
+        """The files that are not as they were: made, changed, or removed."""
+        return sorted(path for path, file in self._files.items() if self._differs(path, file))
+
+    def _differs(self, path: str, file: _Changed | None) -> bool:
+        is_below = self.below.kind(path) == "file"
+        if file is None or not is_below:
+            return is_below or file is not None
+        if file.size != self.below.size(path):
+            return True
+        step = PAGE << 8
+        positions = [PAGE * number for number in file.pages] if file.below == path and file.kept == file.size else None
+        if positions is not None:
+            return any(file.read(at, PAGE) != self.below.read(path, at, PAGE) for at in positions)
+        return any(file.read(at, step) != self.below.read(path, at, step) for at in range(0, file.size, step))
+
+    def lock(self, folder: str) -> AbstractContextManager[None]:
+        """Nobody else is here."""
+        return nullcontext()
+
+    def broker_lock(self, log_directory: str) -> AbstractContextManager[None]:
+        """No broker is here."""
+        return nullcontext()

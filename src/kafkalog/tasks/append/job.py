@@ -1,0 +1,75 @@
+"""What an append is about, written down before its first record: the same command, run again, goes on or finds it done."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafkalog.errors import UsageError
+from kafkalog.storage.fs import Fs
+from kafkalog.storage.publish import make_folders, publish_files
+
+from .writing import Start
+
+BEGUN, DONE = "begun", "done"
+SMALL_FILE = 64 << 20
+
+
+@dataclass
+class Job:
+    """Sources and options, and what was settled when it began: the time, the producer, and where it begins in each partition.
+
+    `starts` has None for a partition that was not there; such a one appears complete.
+    """
+
+    request: dict[str, Any]
+    now_ms: int
+    producer_id: int
+    starts: dict[str, Start | None]
+    state: str = BEGUN
+    result: dict[str, Any] = field(default_factory=dict)
+
+
+class JobFile:
+    """The job that last wrote to a partition or a topic, in a file beside it that brokers do not look at."""
+
+    def __init__(self, fs: Fs, folder: str, name: str) -> None:
+        self.fs = fs
+        self.folder = folder
+        self.name = f".{name}.append.json"
+
+    def read(self) -> Job | None:
+        path = os.path.join(self.folder, self.name)
+        if self.fs.kind(path) != "file":
+            return None
+        try:
+            told = json.loads(self.fs.read(path, 0, SMALL_FILE))
+            starts = {name: None if start is None else Start(*start) for name, start in told.pop("starts").items()}
+            return Job(**told, starts=starts)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise UsageError(f"{path}: not what an append wrote there; move it away") from None
+
+    def write(self, job: Job) -> None:
+        make_folders(self.fs, self.folder)
+        publish_files(self.fs, self.folder, {self.name: [json.dumps(vars(job), indent=1).encode() + b"\n"]})
+
+    def unfinished(self, request: Mapping[str, Any]) -> Job | None:
+        """The job of this request that was interrupted; UsageError if another one was."""
+        job = self.read()
+        if job is None or job.state != BEGUN:
+            return None
+        if job.request != request:
+            sources = ", ".join(str(source.get("path", source)) for source in job.request["sources"])
+            path = os.path.join(self.folder, self.name)
+            raise UsageError(f"an append of {sources} was interrupted here: run it again to complete it, or remove {path}")
+        return job
+
+    def finished(self, request: Mapping[str, Any]) -> Job | None:
+        """The job of this request, if it was the last one here, and told what it read."""
+        job = self.read()
+        is_same = job is not None and job.state == DONE and job.request == request
+        is_known = all("modified_ns" in source for source in request["sources"])
+        return job if is_same and is_known else None

@@ -1,0 +1,97 @@
+"""Compaction by Kafka's rules: of the records with the same key the last one stays, tombstones and markers until their time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from kafkalog.errors import UsageError
+from kafkalog.format import names
+from kafkalog.log.engine.cleaner import Cleaner, LogToClean, OffsetMap
+from kafkalog.log.engine.cleaner.offset_map import DEFAULT_BYTES
+from kafkalog.log.engine.cleaner.selection import find_cleanable_offsets, log_to_clean
+from kafkalog.log.engine.partition_log import PartitionLog
+from kafkalog.storage.fs import Fs
+
+from .in_place import Checkpoints
+from .maintenance import MaintenanceResult, Place, maintain
+from .output import Progress
+from .partitions import PathLike
+
+
+@dataclass(frozen=True)
+class Compaction:
+    """Clean all that a broker's cleaner might: closed segments from the cleaner's checkpoint on, up to the last stable offset.
+
+    `whole` begins at the start of the log; `roll` closes the newest segment first, so that its records are cleaned too. A map of
+    `map_bytes` takes as many passes as it needs.
+    """
+
+    whole: bool = False
+    roll: bool = False
+    map_bytes: int = DEFAULT_BYTES
+    name: str = "compact"
+    is_recovery: bool = False
+    recovers_all: bool = False
+    is_planned_whole: bool = False
+
+    def settings(self) -> Mapping[str, object]:
+        return {"whole": self.whole, "roll": self.roll, "map_bytes": self.map_bytes}
+
+    def plan(self, log: PartitionLog, checkpoints: Checkpoints) -> dict[str, Any]:
+        found = self._find(log, checkpoints)
+        return {
+            "first_dirty_offset": found.first_dirty_offset,
+            "first_uncleanable_offset": found.first_uncleanable_offset,
+            "clean_bytes": found.clean_bytes,
+            "dirty_bytes": found.cleanable_bytes,
+        }
+
+    def _find(self, log: PartitionLog, checkpoints: Checkpoints) -> LogToClean:
+        if self.roll and log.active_segment.size:
+            log.roll()
+            log.update_high_watermark(log.log_end_offset)
+        checkpoint = None if self.whole else checkpoints.offset(names.CLEANER_CHECKPOINT)
+        return log_to_clean(log, find_cleanable_offsets(log, checkpoint, log.clock.now_ms()))
+
+    def prepare(self, plan: MaintenanceResult, checkpoints: Checkpoints, fs: Fs, folder: str) -> None:
+        """Nothing: segments are replaced by names that a broker completes or undoes."""
+
+    def run(self, log: PartitionLog, checkpoints: Checkpoints, progress: Progress) -> dict[str, Any]:
+        cleaner = Cleaner(OffsetMap(self.map_bytes))
+        first = found = self._find(log, checkpoints)
+        passes: list[dict[str, Any]] = []
+        while found.cleanable_bytes:
+            cleaned = cleaner.clean(found, log.clock.now_ms())
+            log.run_due_tasks()
+            passes.append(asdict(cleaned.stats))
+            progress(cleaned.stats.bytes_read)
+            checkpoints.set(names.CLEANER_CHECKPOINT, cleaned.end_offset)
+            found = log_to_clean(log, find_cleanable_offsets(log, cleaned.end_offset, log.clock.now_ms()))
+        return {
+            "first_dirty_offset": first.first_dirty_offset,
+            "first_uncleanable_offset": first.first_uncleanable_offset,
+            "passes": len(passes),
+            "records_read": sum(each["messages_read"] for each in passes),
+            "records_kept": sum(each["messages_written"] for each in passes),
+        }
+
+    def is_done(self, plan: MaintenanceResult) -> bool:
+        return not plan.details["dirty_bytes"]
+
+
+def compact(
+    path: PathLike,
+    place: Place,
+    config: Mapping[str, str] | None = None,
+    *,
+    whole: bool = False,
+    roll: bool = False,
+    map_bytes: int = DEFAULT_BYTES,
+) -> Iterator[MaintenanceResult]:
+    """Compact the partitions at `path`, whatever the policy of their topic is."""
+    settings = {"cleanup.policy": "compact", **(config or {})}
+    if "compact" not in settings["cleanup.policy"]:
+        raise UsageError(f"cleanup.policy={settings['cleanup.policy']}: a log with this policy is not compacted")
+    return maintain(path, Compaction(whole, roll, map_bytes), place, settings)

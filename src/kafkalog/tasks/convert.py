@@ -1,0 +1,293 @@
+"""Logs written anew: v0 and v1 messages as v2 batches, with another codec, in other batches; offsets and timestamps stay.
+
+Out of place the new partition appears complete or not at all. In place, segment after segment takes the place of its old self by
+the names that a broker's own compaction uses, so that a broker or another run completes or undoes what a crash interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import NamedTuple
+
+import numpy as np
+
+from kafkalog.errors import Limits, SegmentError, TornTail, UsageError
+from kafkalog.format import batch, names
+from kafkalog.kernels import scan
+from kafkalog.kernels.bytes import Ints
+from kafkalog.log.partition import SMALL_FILE, Partition, Segment
+from kafkalog.log.rebuild import RebuildOptions, SideFileBuilder
+from kafkalog.log.replacing import Replacement
+from kafkalog.log.report import ReadReport
+from kafkalog.segment.build import IndexBuilder
+from kafkalog.segment.recode import COMPRESSED_ANEW, ENCODED_ANEW, KEPT, Recoder, Recoding
+from kafkalog.segment.windows import SegmentWalk, WindowBuffers
+from kafkalog.storage.fs import Fs, LocalFs
+from kafkalog.storage.local import LocalStore
+from kafkalog.storage.publish import StagedFolder, holds
+
+from .in_place import held, keep_log_start, remove_marker
+from .maintenance import Place, partitions_for
+from .output import COPY_BYTES, MAX_LOG_BYTES, Comparison, Output, Progress, folder_name, output_folder
+from .partitions import PathLike, find_index_interval, read_metadata
+
+HEADERS_AT_ONCE = (1 << 15) - 24
+
+
+@dataclass
+class ConvertResult:
+    """What became of one partition. Of `to_…` the plan is made before, from headers alone; the rest is counted on the way."""
+
+    topic: str
+    partition: int
+    folder: str
+    state: str = "not written"
+    entries: int = 0
+    size: int = 0
+    to_encode: int = 0  # v0 and v1 messages and sets, and batches that may share a batch with others
+    to_compress: int = 0
+    to_keep: int = 0
+    formats: dict[str, int] = field(default_factory=dict)  # how many entries of each format and codec
+    segments: int = 0
+    changed_segments: int = 0
+    new_batches: int = 0
+    new_size: int = 0
+    report: ReadReport = field(default_factory=ReadReport)
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether anything is to be done."""
+        return self.to_encode + self.to_compress > 0
+
+
+def convert(
+    path: PathLike,
+    place: Place,
+    recoding: Recoding | None = None,
+    *,
+    index_interval_bytes: int | None = None,
+    limits: Limits | None = None,
+) -> Iterator[ConvertResult]:
+    """Convert the partitions at `path`. SegmentError at damage: out of place nothing is written then, in place no more."""
+    for partition in partitions_for(path, place):
+        if partition.file is not None and place.in_place:
+            raise UsageError(f"{partition.file}: give the partition's folder; its segments are converted together")
+        yield convert_partition(partition, place, recoding or Recoding(), index_interval_bytes, limits or Limits())
+
+
+def convert_partition(
+    partition: Partition, place: Place, recoding: Recoding, index_interval_bytes: int | None, limits: Limits
+) -> ConvertResult:
+    result = ConvertResult(partition.topic, partition.partition, partition.folder)
+    if place.out is not None:
+        result.folder = os.path.join(output_folder(place.out), folder_name(partition))
+        if os.path.realpath(result.folder) == os.path.realpath(partition.folder):
+            raise UsageError(f"--out: {result.folder} is what is to be converted; choose another folder, or --in-place")
+    elif isinstance(place.fs, LocalFs) and not isinstance(partition.store, LocalStore):
+        raise UsageError(f"{partition.folder}: only local folders can be changed in place; give --out")
+    work = _Conversion(partition, recoding, limits, result, place.progress)
+    work.interval = index_interval_bytes or find_index_interval(partition, limits)
+    work.plan()
+    place.on_plan(result)
+    if not place.dry_run:
+        (work.change_in_place if place.in_place else work.write_folder)(place.fs)
+    return result
+
+
+class _Block(NamedTuple):
+    """New bytes, the segment that they belong to, and the headers of the batches in them."""
+
+    base_offset: int
+    data: bytearray
+    fields: Ints
+
+
+class _Conversion:
+    interval: int
+
+    def __init__(
+        self, partition: Partition, recoding: Recoding, limits: Limits, result: ConvertResult, progress: Progress
+    ) -> None:
+        self.partition = partition
+        self.recoding = recoding
+        self.limits = limits
+        self.result = result
+        self.progress = progress
+
+    # the plan
+
+    def plan(self) -> None:
+        """Count, from headers alone, what is to be done."""
+        result = self.result
+        for segment in self.partition.segments:
+            for fields in self._headers(segment):
+                actions = np.bincount(self.recoding.actions(fields), minlength=3)
+                result.to_keep += int(actions[KEPT])
+                result.to_compress += int(actions[COMPRESSED_ANEW])
+                result.to_encode += int(actions[ENCODED_ANEW])
+                result.entries += fields.shape[1]
+                result.size += int(fields[scan.SIZE].sum())
+                _count_formats(fields, result.formats)
+        result.segments = len(self.partition.segments)
+
+    def _headers(self, segment: Segment) -> Iterator[Ints]:
+        with self.partition.open_log(segment) as source:
+            walk = SegmentWalk(source, 0, source.size, self.limits)
+            yield from walk.headers()
+            self._require_whole(segment, walk.problem)
+
+    def _require_whole(self, segment: Segment, problem: SegmentError | None) -> None:
+        if problem is None:
+            return
+        if not (isinstance(problem, TornTail) and segment.is_newest):
+            raise problem
+        if not self.result.report.tails:
+            self.result.report.end_at_tail(problem)
+
+    # the new bytes
+
+    def _blocks(self, segment: Segment) -> Iterator[_Block]:
+        """The new log of a segment; one that would become larger than a file can be goes on as another."""
+        base_offset, size = segment.base_offset, 0
+        yield _Block(base_offset, bytearray(), np.empty((scan.FIELD_COUNT, 0), np.int64))
+        for data in self._recoded(segment):
+            is_full = size + len(data) > MAX_LOG_BYTES
+            fields = _headers_of(data, 0 if is_full else size, self.limits)
+            if is_full:
+                base_offset, size = int(fields[scan.BASE_OFFSET, 0]), 0
+            size += len(data)
+            self.result.new_batches += fields.shape[1]
+            self.result.new_size += len(data)
+            yield _Block(base_offset, data, fields)
+
+    def _recoded(self, segment: Segment) -> Iterator[bytearray]:
+        recoder = Recoder(self.recoding, self.limits, self._epochs_at)
+        buffers = WindowBuffers()
+        with self.partition.open_log(segment) as source:
+            walk = SegmentWalk(source, 0, source.size, self.limits)
+            for window in walk.windows(buffers):
+                size = window.size
+                if data := bytearray().join(recoder.recode(window)):
+                    yield data
+                buffers.give_back(window)
+                self.progress(size)
+            self._require_whole(segment, walk.problem)
+        if data := bytearray().join(recoder.finish()):
+            yield data
+
+    def _epochs_at(self, offsets: Ints) -> Ints:
+        """The leader epochs that the partition's checkpoint gives to these offsets, -1 where it says nothing."""
+        starts = np.array([start.start_offset for start in self.partition.epochs], np.int64)
+        epochs = np.array([-1, *(start.epoch for start in self.partition.epochs)], np.int64)
+        found: Ints = epochs[np.searchsorted(starts, offsets, side="right")]
+        return found
+
+    # out of place
+
+    def write_folder(self, fs: Fs) -> None:
+        result = self.result
+        if fs.kind(result.folder) != "missing":
+            comparison = Comparison(fs, result.folder)
+            self._write(comparison)
+            comparison.require_same()
+            result.state = "already there"
+            return
+        with StagedFolder(fs, result.folder) as staged:
+            self._write(staged)
+            keep_log_start(fs, os.path.dirname(result.folder), self.partition)
+            staged.publish()
+        result.state = "written"
+
+    def _write(self, output: Output) -> None:
+        builder = SideFileBuilder(RebuildOptions(self.interval), epochs=self.partition.epochs)
+        for segment in self.partition.segments:
+            for base_offset, blocks in groupby(self._blocks(segment), lambda block: block.base_offset):
+                for name, content in builder.begin(base_offset).items():
+                    output.write(name, [content])
+                output.write(names.segment_file_name(base_offset), _fed(builder, blocks))
+                for name, content in builder.end().items():
+                    output.write(name, [content])
+            self.result.changed_segments += 1
+        files = builder.finish()
+        if (metadata := read_metadata(self.partition)) is not None:
+            files[names.PARTITION_METADATA] = metadata
+        for name, content in files.items():
+            output.write(name, [content])
+
+    # in place
+
+    def change_in_place(self, fs: Fs) -> None:
+        result = self.result
+        if not result.is_planned:
+            result.state = "already there"
+            return
+        with held(fs, self.partition.folder):
+            remove_marker(fs, self.partition.folder)
+            for segment in self.partition.segments:
+                if any((self.recoding.actions(fields) != KEPT).any() for fields in self._headers(segment)):
+                    self._replace(fs, segment)
+        result.state = "written" if result.changed_segments else "already there"
+
+    def _replace(self, fs: Fs, segment: Segment) -> None:
+        """Write the segment anew, and put it in its place unless it came out as it was."""
+        new = Replacement(fs, self.partition.folder, segment.base_offset)
+        index = IndexBuilder(segment.base_offset, self.interval)
+        try:
+            new.write("log", _indexed(index, self._blocks(segment)))
+            if holds(fs, segment.log.path, _parts_of(fs, new.path("log", ".cleaned"))):
+                new.undo()
+                return
+            new.write("index", [index.offset_index()])
+            new.write("timeindex", [index.time_index()])
+            if (aborted := segment.siblings.get("txnindex")) is not None:
+                new.write("txnindex", [self.partition.store.read_small(aborted.path, SMALL_FILE)])
+            new.publish()
+        except BaseException:
+            new.undo()
+            raise
+        self.result.changed_segments += 1
+
+
+def _fed(builder: SideFileBuilder, blocks: Iterable[_Block]) -> Iterator[bytearray]:
+    for block in blocks:
+        builder.add(block.fields)
+        yield block.data
+
+
+def _indexed(index: IndexBuilder, blocks: Iterable[_Block]) -> Iterator[bytearray]:
+    for block in blocks:
+        if block.base_offset != index.base_offset:
+            raise UsageError(f"the segment of offset {index.base_offset} would become larger than a file can be; use --out")
+        index.add(block.fields)
+        yield block.data
+
+
+def _parts_of(fs: Fs, path: str) -> Iterator[bytes]:
+    position = 0
+    while part := fs.read(path, position, COPY_BYTES):
+        yield part
+        position += len(part)
+
+
+def _headers_of(data: bytearray, position: int, limits: Limits) -> Ints:
+    """The headers of the batches in `data`, which will lie at `position` of a file."""
+    content = np.frombuffer(data, np.uint8)
+    found, at = [], 0
+    while at < len(content):
+        fields = np.empty((scan.FIELD_COUNT, HEADERS_AT_ONCE), np.int64)
+        _, count, end = scan.scan_window(content, at, len(content), position, limits.batch_bytes, fields)
+        assert count, "what was just written can be read"
+        found.append(fields[:, :count])
+        at = end
+    return np.concatenate(found, axis=1)
+
+
+def _count_formats(fields: Ints, formats: dict[str, int]) -> None:
+    kinds = fields[scan.MAGIC] * (batch.CODEC_MASK + 1) + (fields[scan.ATTRIBUTES] & batch.CODEC_MASK)
+    for kind, count in zip(*np.unique(kinds, return_counts=True), strict=True):
+        magic, codec = divmod(int(kind), batch.CODEC_MASK + 1)
+        name = f"v{magic} {batch.CODEC_NAMES[codec] if codec < len(batch.CODEC_NAMES) else 'unknown'}"
+        formats[name] = formats.get(name, 0) + int(count)

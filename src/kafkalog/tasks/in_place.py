@@ -1,0 +1,110 @@
+"""A partition that is changed where it is: brokers are kept out, the clean-shutdown marker goes first, checkpoints stay true."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+
+from kafkalog.errors import StorageError, UnsupportedFormat
+from kafkalog.format import names
+from kafkalog.format.checkpoint import PartitionOffset, decode_offset_checkpoint, encode_offset_checkpoint
+from kafkalog.log.engine.checkpoints import CleanShutdownFlag
+from kafkalog.log.partition import Partition
+from kafkalog.storage.fs import Fs
+from kafkalog.storage.publish import replace_file, sync_names, writing
+
+LOG_DIRECTORY_FILES = (names.META_PROPERTIES, names.LOCK, *names.OFFSET_CHECKPOINTS)
+SMALL_FILE = 64 << 20
+
+
+def is_log_directory(fs: Fs, folder: str) -> bool:
+    """Whether a broker kept its logs there."""
+    return any(fs.kind(os.path.join(folder, name)) != "missing" for name in LOG_DIRECTORY_FILES)
+
+
+@contextmanager
+def held(fs: Fs, folder: str) -> Iterator[None]:
+    """Hold the folder of a partition against brokers and against other writers; StorageError if one of them is there."""
+    log_directory = os.path.dirname(folder)
+    with ExitStack() as held_locks:
+        if is_log_directory(fs, log_directory):
+            held_locks.enter_context(fs.broker_lock(log_directory))
+        try:
+            held_locks.enter_context(fs.lock(folder))
+        except BlockingIOError as error:
+            raise StorageError(f"{folder}: another kafkalog is writing here; wait for it") from error
+        yield
+
+
+def was_shut_down(fs: Fs, folder: str) -> bool:
+    """Whether the broker of this partition was stopped in order."""
+    return CleanShutdownFlag(fs, os.path.dirname(folder)).exists
+
+
+def remove_marker(fs: Fs, folder: str) -> None:
+    """Without its marker the next broker trusts nothing, whatever becomes of us."""
+    with writing(os.path.join(os.path.dirname(folder), names.CLEAN_SHUTDOWN), "cannot remove"):
+        CleanShutdownFlag(fs, os.path.dirname(folder)).delete()
+
+
+def drop_segments(fs: Fs, folder: str, base_offsets: Iterable[int]) -> None:
+    """Take these segments, the last ones of a log, out of it: the newest first, so that no crash leaves a hole."""
+    for base_offset in sorted(base_offsets, reverse=True):
+        for kind in names.SEGMENT_KINDS:
+            path = os.path.join(folder, names.segment_file_name(base_offset, kind))
+            if fs.kind(path) == "file":
+                with writing(path, "cannot be put away"):
+                    fs.rename(path, path + ".deleted")
+        sync_names(fs, folder)
+
+
+class Checkpoints:
+    """What the offset checkpoints of a log directory say of one partition."""
+
+    def __init__(self, fs: Fs, log_directory: str, topic: str, partition: int) -> None:
+        self.fs = fs
+        self.log_directory = log_directory
+        self.topic = topic
+        self.partition = partition
+
+    def offset(self, name: str) -> int | None:
+        """None where nothing is said, or what is there cannot be read."""
+        found = [entry.offset for entry in self._entries(name) or () if self._is_ours(entry)]
+        return found[0] if found else None
+
+    def set(self, name: str, offset: int) -> None:
+        """Say this of the partition, whatever was said before; a file that cannot be read stays as it is."""
+        entries = self._entries(name)
+        if entries is None or self.offset(name) == offset:
+            return
+        others = [entry for entry in entries if not self._is_ours(entry)]
+        content = encode_offset_checkpoint([*others, PartitionOffset(self.topic, self.partition, offset)])
+        replace_file(self.fs, os.path.join(self.log_directory, name), [content])
+        sync_names(self.fs, self.log_directory)
+
+    def lower(self, name: str, offset: int) -> None:
+        """Say no more than this."""
+        said = self.offset(name)
+        if said is not None and said > offset:
+            self.set(name, offset)
+
+    def _is_ours(self, entry: PartitionOffset) -> bool:
+        return (entry.topic, entry.partition) == (self.topic, self.partition)
+
+    def _entries(self, name: str) -> list[PartitionOffset] | None:
+        path = os.path.join(self.log_directory, name)
+        if self.fs.kind(path) != "file":
+            return []
+        content = self.fs.read(path, 0, SMALL_FILE)
+        try:
+            return decode_offset_checkpoint(content) if content else []
+        except UnsupportedFormat:
+            return None
+
+
+def keep_log_start(fs: Fs, out: str, partition: Partition) -> None:
+    """Say below `out` where the log of a partition begins, if its segments alone would say less."""
+    start = partition.log_start_offset
+    if start is not None and partition.segments and start > partition.segments[0].base_offset and partition.partition >= 0:
+        Checkpoints(fs, out, partition.topic, partition.partition).set(names.LOG_START_CHECKPOINT, start)

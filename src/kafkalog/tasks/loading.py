@@ -1,0 +1,184 @@
+"""Logs opened as a broker would open them, and what that cuts off: a tail is nothing, whole batches behind damage are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from kafkalog.errors import CorruptBatch, Limits, LogRefusal, LogStorageFailure, StorageError
+from kafkalog.format import names
+from kafkalog.kernels.resync import ResyncBounds, find_next_entry
+from kafkalog.log.engine.config import LogConfig
+from kafkalog.log.engine.log_segment import LogSegment
+from kafkalog.log.engine.partition_log import PartitionLog
+from kafkalog.log.engine.schedule import ManualClock
+from kafkalog.storage.fs import Fs
+from kafkalog.storage.overlay import OverlayFs
+
+from .in_place import Checkpoints, held, remove_marker, was_shut_down
+
+INTERRUPTED = (".cleaned", ".swap")
+
+
+class DurableLog(PartitionLog):
+    """A log of which a segment is durable before the next one begins, so that a power cut leaves no hole.
+
+    A broker lets that wait, since other replicas have what a power cut takes.
+    """
+
+    def roll(self, expected_next_offset: int = 0) -> LogSegment:
+        self.flush()
+        return super().roll(expected_next_offset)
+
+
+@dataclass(frozen=True)
+class LogOpening:
+    """What the engine has to know of a log; without checkpoints and a clean shutdown everything is recovered."""
+
+    topic: str
+    partition: int
+    config: LogConfig
+    now_ms: int
+    log_start_offset: int = 0
+    recovery_point: int = 0
+    clean: bool = False
+
+    @contextmanager
+    def opened(self, fs: Fs, folder: str) -> Iterator[PartitionLog]:
+        """The log as long as it is needed; StorageError if the disk fails."""
+        logs: list[PartitionLog] = []
+        with told_as_storage_errors(lambda: (log.guard.failure for log in logs)), self.open(fs, folder) as log:
+            logs.append(log)
+            yield log
+
+    def open(self, fs: Fs, folder: str) -> PartitionLog:
+        """The log, all of which counts as committed: no other replica is asked."""
+        log = DurableLog.open(
+            folder,
+            self.config,
+            clock=ManualClock(self.now_ms),
+            fs=fs,
+            log_start_offset=self.log_start_offset,
+            recovery_point=self.recovery_point,
+            clean=self.clean,
+            topic=self.topic,
+            partition=self.partition,
+        )
+        log.update_high_watermark(log.log_end_offset)
+        return log
+
+
+def opening_in_place(fs: Fs, folder: str, config: LogConfig, now_ms: int) -> LogOpening:
+    """A partition with what the files of its log directory say of it."""
+    name = names.parse_folder_name(os.path.basename(folder))
+    assert name is not None
+    checkpoints = Checkpoints(fs, os.path.dirname(folder), name.topic, name.partition)
+    return LogOpening(
+        name.topic,
+        name.partition,
+        config,
+        now_ms,
+        log_start_offset=checkpoints.offset(names.LOG_START_CHECKPOINT) or 0,
+        recovery_point=checkpoints.offset(names.RECOVERY_POINT_CHECKPOINT) or 0,
+        clean=was_shut_down(fs, folder),
+    )
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What loading a log takes from it: bytes at the end of one segment; `behind` are the segments that follow it.
+
+    A broker deletes those, but for one case: a segment without an index file is cut before they are looked at.
+    """
+
+    size: int = 0
+    base_offset: int = -1
+    position: int = 0
+    behind: list[int] = field(default_factory=list)
+
+
+def find_cut(fs: Fs, folder: str, log: PartitionLog) -> Cut:
+    """What `log`, loaded on an overlay or a copy, has less than the segments that `fs` has in `folder`."""
+    stored = _stored_sizes(fs, folder)
+    left = {segment.base_offset: segment.size for segment in log.segments}
+    less = [base for base, size in stored.items() if left.get(base, 0) < size]
+    if not less:
+        return Cut()
+    behind = [base for base in stored if base > less[0]]
+    position = left.get(less[0], 0)
+    size = stored[less[0]] - position + sum(stored[base] for base in behind)
+    return Cut(size, less[0], position, behind)
+
+
+def _stored_sizes(fs: Fs, folder: str) -> dict[int, int]:
+    parsed = (names.parse_file_name(name) for name in fs.list(folder))
+    bases = sorted(name.base_offset for name in parsed if name is not None and name.kind == "log" and not name.suffix)
+    return {base: fs.size(os.path.join(folder, names.segment_file_name(base))) for base in bases}
+
+
+def require_no_loss(fs: Fs, folder: str, cut: Cut) -> None:
+    """CorruptBatch if what is cut off is more than the tail that an interrupted write leaves."""
+    if not cut.size:
+        return
+    path = os.path.join(folder, names.segment_file_name(cut.base_offset))
+
+    def read_into(position: int, buffer: memoryview) -> int:
+        content = fs.read(path, position, len(buffer))
+        buffer[: len(content)] = content
+        return len(content)
+
+    bounds = ResyncBounds(minimum_offset=cut.base_offset - 1, batch_bytes=Limits().batch_bytes)
+    if cut.behind or find_next_entry(read_into, cut.position + 1, fs.size(path), bounds) is not None:
+        detail = "a broker would cut the log there: `kafkalog salvage` keeps what follows, `kafkalog recover` cuts it off"
+        raise CorruptBatch("crc", file=path, position=cut.position, detail=detail)
+
+
+def settled_view(fs: Fs, folder: str, opening: LogOpening) -> Fs:
+    """`fs`, with what compaction left half-way in this folder completed or undone; only in memory, where there is something."""
+    if not any(name.endswith(INTERRUPTED) for name in fs.list(folder)):
+        return fs
+    view = OverlayFs(fs)
+    with replace(opening, clean=True).opened(view, folder):
+        """Opening it does that, and a clean log is not recovered."""
+    return view
+
+
+def require_loadable(fs: Fs, folder: str, opening: LogOpening) -> None:
+    """CorruptBatch if opening the log in its place would lose whole batches."""
+    if not opening.clean:
+        view = settled_view(fs, folder, opening)
+        with opening.opened(OverlayFs(view), folder) as log:
+            require_no_loss(view, folder, find_cut(view, folder, log))
+
+
+def settle_interrupted(fs: Fs, folder: str, config: LogConfig, now_ms: int) -> None:
+    """Complete or undo what left `.cleaned` and `.swap` files here, as a broker does at its start."""
+    opening = opening_in_place(fs, folder, config, now_ms)
+    require_loadable(fs, folder, opening)
+    with held(fs, folder):
+        remove_marker(fs, folder)
+        with opening.opened(fs, folder):
+            """Opening it does that."""
+
+
+@contextmanager
+def told_as_storage_errors(failures: Callable[[], Iterable[OSError | None]] = lambda: ()) -> Iterator[None]:
+    """A failing disk under the engine is told as one under any other command; what the log refuses stays a LogRefusal.
+
+    `failures` are those that logs remember: after one they do nothing more.
+    """
+    try:
+        yield
+    except LogStorageFailure as refusal:
+        failure = StorageError(str(refusal))
+        causes = (refusal.__cause__, *failures())
+        failure.errno = next((cause.errno for cause in causes if isinstance(cause, OSError)), None)
+        raise failure from refusal
+    except (LogRefusal, StorageError):
+        raise
+    except OSError as error:
+        failure = StorageError(f"{error.filename or 'the log'}: {error.strerror or error}")
+        failure.errno = error.errno
+        raise failure from error

@@ -1,0 +1,336 @@
+"""Work on a partition that the engine opens as a broker would: planned without a change, then done in place or on a copy.
+
+In place the plan comes first, on an overlay that keeps every change in memory; if it changes nothing, nothing is touched. A copy
+is made out of sight and appears complete or not at all, with a journal beside it by which a second run knows its own work again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Protocol
+
+from kafkalog.errors import UsageError
+from kafkalog.format import names
+from kafkalog.log.engine.config import LogConfig
+from kafkalog.log.engine.partition_log import PartitionLog
+from kafkalog.log.engine.schedule import SystemClock
+from kafkalog.log.folders import find_partitions
+from kafkalog.log.partition import Partition
+from kafkalog.storage import open_store
+from kafkalog.storage.fs import Fs, LocalFs
+from kafkalog.storage.local import LocalStore
+from kafkalog.storage.overlay import OverlayFs
+from kafkalog.storage.publish import StagedFolder, publish_files, writing
+
+from .in_place import Checkpoints, drop_segments, held, is_log_directory, keep_log_start, remove_marker
+from .loading import (
+    INTERRUPTED,
+    LogOpening,
+    find_cut,
+    opening_in_place,
+    require_no_loss,
+    settle_interrupted,
+    settled_view,
+)
+from .output import COPY_BYTES, Progress, folder_name, output_folder
+from .partitions import PathLike, chosen_partitions
+
+DELETED = "deleted"
+
+
+@dataclass(frozen=True)
+class LogState:
+    """Where a log begins and ends, and what it takes."""
+
+    start_offset: int
+    end_offset: int
+    segments: int
+    size: int
+
+    @classmethod
+    def of(cls, log: PartitionLog) -> LogState:
+        return cls(log.log_start_offset, log.log_end_offset, len(log.segments), log.size)
+
+
+@dataclass
+class MaintenanceResult:
+    """What became of one partition; in a dry run, what would. `after` is None where only the work itself can tell.
+
+    `state` is "written", "already there" (an earlier run did it, or there is nothing to do) or "not written".
+    """
+
+    command: str
+    topic: str
+    partition: int
+    folder: str
+    before: LogState | None = None
+    after: LogState | None = None
+    details: dict[str, Any] = field(default_factory=dict)
+    cut_bytes: int = 0  # behind the last whole batch: a write that a crash interrupted
+    state: str = "not written"
+
+
+class Operation(Protocol):
+    """What is done to an open log."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def is_recovery(self) -> bool:
+        """Whether this is what a broker does after a crash: then batches behind damage may be lost, and no marker is believed."""
+        ...
+
+    @property
+    def recovers_all(self) -> bool:
+        """Whether the recovery point is not believed either."""
+        ...
+
+    @property
+    def is_planned_whole(self) -> bool:
+        """Whether `plan` does all that `run` does."""
+        ...
+
+    def settings(self) -> Mapping[str, object]:
+        """What tells this work from other work: a journal has it."""
+        ...
+
+    def plan(self, log: PartitionLog, checkpoints: Checkpoints) -> dict[str, Any]:
+        """Facts for the user; changes what `run` would change, if that is little."""
+        ...
+
+    def prepare(self, plan: MaintenanceResult, checkpoints: Checkpoints, fs: Fs, folder: str) -> None:
+        """Before the log is opened in its place: what has to be durable first."""
+        ...
+
+    def run(self, log: PartitionLog, checkpoints: Checkpoints, progress: Progress) -> dict[str, Any]: ...
+
+    def is_done(self, plan: MaintenanceResult) -> bool:
+        """Whether there is nothing to do."""
+        ...
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a change is made: in place, or as a copy below `out`. `now_ms` stands for the time all along; None: now.
+
+    `on_plan` is told what will be done before it is done, `progress` how many more bytes are done.
+    """
+
+    out: PathLike | None = None
+    in_place: bool = False
+    dry_run: bool = False
+    now_ms: int | None = None
+    topics: Sequence[str] | None = None
+    partitions: Sequence[int] | None = None
+    fs: Fs = field(default_factory=LocalFs)
+    progress: Progress = lambda size: None
+    on_plan: Callable[[Any], None] = lambda result: None
+
+    def __post_init__(self) -> None:
+        if (self.out is None) != self.in_place:
+            raise UsageError("give either --out DIR or --in-place")
+
+
+def partitions_for(path: PathLike, place: Place) -> list[Partition]:
+    """The partitions at `path` that were asked for; in place, with what a crash interrupted there brought to an end."""
+    if place.in_place and not place.dry_run:
+        store, found_path = open_store(path)
+        for partition in find_partitions(store, found_path):
+            if any(stored.path.endswith(INTERRUPTED) for stored in partition.leftovers) and isinstance(store, LocalStore):
+                settle_interrupted(place.fs, partition.folder, LogConfig(), SystemClock().now_ms())
+    return chosen_partitions(path, place.topics, place.partitions)
+
+
+def maintain(path: PathLike, operation: Operation, place: Place, config: Mapping[str, str]) -> Iterator[MaintenanceResult]:
+    """Do this to the partitions at `path`, under these of Kafka's settings."""
+    now_ms = SystemClock().now_ms() if place.now_ms is None else place.now_ms
+    for partition in partitions_for(path, place):
+        yield maintain_partition(partition, operation, replace(place, now_ms=now_ms), config)
+
+
+def maintain_partition(
+    partition: Partition, operation: Operation, place: Place, config: Mapping[str, str]
+) -> MaintenanceResult:
+    if partition.file is not None or partition.partition < 0:
+        raise UsageError(f"{partition.file or partition.folder}: give the folder of a partition, named <topic>-<partition>")
+    work = _Maintenance(partition, operation, place, config)
+    is_local = isinstance(partition.store, LocalStore) or not isinstance(place.fs, LocalFs)
+    if not is_local and (place.in_place or place.dry_run):
+        raise UsageError(f"{partition.folder}: only local folders can be changed in place or planned for; give --out")
+    planned = work.plan() if is_local else None
+    if planned is not None:
+        place.on_plan(planned)
+    if planned is not None and place.dry_run:
+        return planned
+    if place.out is not None:
+        return work.write_copy(output_folder(place.out))
+    assert planned is not None
+    return work.change_in_place(planned)
+
+
+class _Maintenance:
+    def __init__(self, partition: Partition, operation: Operation, place: Place, config: Mapping[str, str]) -> None:
+        assert place.now_ms is not None
+        self.partition = partition
+        self.operation = operation
+        self.now_ms = place.now_ms
+        self.fs = place.fs
+        self.progress = place.progress
+        self.settings = dict(sorted(config.items()))
+        self.config = LogConfig.of({"file.delete.delay.ms": 0, **config})
+
+    def _result(self) -> MaintenanceResult:
+        partition = self.partition
+        return MaintenanceResult(self.operation.name, partition.topic, partition.partition, partition.folder)
+
+    def _checkpoints(self, fs: Fs, log_directory: str) -> Checkpoints:
+        return Checkpoints(fs, log_directory, self.partition.topic, self.partition.partition)
+
+    def _opening(self) -> LogOpening:
+        """The partition as it is in its place."""
+        opening = opening_in_place(self.fs, self.partition.folder, self.config, self.now_ms)
+        recovers_all, is_recovery = self.operation.recovers_all, self.operation.is_recovery
+        recovery_point = 0 if recovers_all else opening.recovery_point
+        return replace(opening, recovery_point=recovery_point, clean=opening.clean and not is_recovery)
+
+    def _find_cut(self, result: MaintenanceResult, opening: LogOpening, fs: Fs, folder: str) -> list[int]:
+        """Note what opening the log cuts off; the segments behind that, which have to go too."""
+        with opening.opened(OverlayFs(fs), folder) as log:
+            cut = find_cut(fs, folder, log)
+        if not self.operation.is_recovery:
+            require_no_loss(fs, folder, cut)
+        result.cut_bytes = cut.size
+        result.details["cut_segments"] = cut.behind
+        return cut.behind
+
+    # in place
+
+    def plan(self) -> MaintenanceResult:
+        """What would become of the log, told from a run that changes nothing."""
+        result = self._result()
+        folder = self.partition.folder
+        opening = self._opening()
+        view = settled_view(self.fs, folder, opening)
+        overlay = OverlayFs(view)
+        drop_segments(overlay, folder, self._find_cut(result, opening, view, folder))
+        checkpoints = self._checkpoints(overlay, os.path.dirname(folder))
+        with opening.opened(overlay, folder) as log:
+            result.before = LogState.of(log)
+            result.details |= self.operation.plan(log, checkpoints)
+            result.after = LogState.of(log) if self.operation.is_planned_whole else None
+        if self.operation.is_recovery:
+            result.details["changed_files"] = [os.path.basename(path) for path in overlay.changes()]
+        return result
+
+    def change_in_place(self, planned: MaintenanceResult) -> MaintenanceResult:
+        if self.operation.is_done(planned):
+            planned.state = "already there"
+            return planned
+        folder = self.partition.folder
+        log_directory = os.path.dirname(folder)
+        result = self._result()
+        with held(self.fs, folder):
+            checkpoints = self._checkpoints(self.fs, log_directory)
+            clean = self._opening().clean
+            remove_marker(self.fs, folder)
+            drop_segments(self.fs, folder, planned.details.get("cut_segments", []))
+            self.operation.prepare(planned, checkpoints, self.fs, folder)
+            with replace(self._opening(), clean=clean).opened(self.fs, folder) as log:
+                result.before, result.cut_bytes = planned.before, planned.cut_bytes
+                result.details = planned.details | self.operation.run(log, checkpoints, self.progress)
+                result.after = LogState.of(log)
+            if is_log_directory(self.fs, log_directory):
+                checkpoints.set(names.RECOVERY_POINT_CHECKPOINT, result.after.end_offset)
+        result.state = "written"
+        return result
+
+    # on a copy
+
+    def write_copy(self, out: str) -> MaintenanceResult:
+        result = self._result()
+        result.folder = os.path.join(out, folder_name(self.partition))
+        if os.path.realpath(result.folder) == os.path.realpath(self.partition.folder):
+            raise UsageError(f"--out: {result.folder} is the partition itself; choose another folder, or --in-place")
+        journal = _Journal(self.fs, f"{result.folder}.{self.operation.name}.json", self._job())
+        if self.fs.kind(result.folder) != "missing":
+            return journal.earlier(result)
+        with StagedFolder(self.fs, result.folder) as staged:
+            self._copy(staged.staging)
+            checkpoints = self._checkpoints(self.fs, out)
+            opening = self._copy_opening()
+            view = settled_view(self.fs, staged.staging, opening)
+            drop_segments(self.fs, staged.staging, self._find_cut(result, opening, view, staged.staging))
+            with opening.opened(self.fs, staged.staging) as log:
+                result.before = LogState.of(log)
+                result.details |= self.operation.run(log, checkpoints, self.progress)
+                result.after = LogState.of(log)
+            result.state = "written"
+            keep_log_start(self.fs, out, self.partition)
+            if result.after.start_offset > result.before.start_offset:
+                checkpoints.set(names.LOG_START_CHECKPOINT, result.after.start_offset)
+            journal.write(result)
+            staged.sync_files()
+            staged.publish()
+        return result
+
+    def _copy_opening(self) -> LogOpening:
+        partition = self.partition
+        start = partition.log_start_offset or 0
+        return LogOpening(partition.topic, partition.partition, self.config, self.now_ms, log_start_offset=start)
+
+    def _copy(self, folder: str) -> None:
+        """All files but those that are on their way out; what compaction left half-way is completed when the log is opened."""
+        for stored in self.partition.files:
+            if stored.suffix == DELETED:
+                continue
+            with self.partition.store.open(stored.path) as source, writing(folder):
+                file = self.fs.create(os.path.join(folder, os.path.basename(stored.path)))
+                try:
+                    for position in range(0, source.size, COPY_BYTES):
+                        file.write(source.read(position, min(COPY_BYTES, source.size - position)))
+                finally:
+                    file.close()
+                self.fs.set_modified_ms(os.path.join(folder, os.path.basename(stored.path)), stored.mtime_ns // 1_000_000)
+            self.progress(stored.size)
+
+    def _job(self) -> dict[str, Any]:
+        files = [[os.path.basename(stored.path), stored.size, stored.mtime_ns] for stored in self.partition.files]
+        settings = {**self.operation.settings(), "config": self.settings}
+        return {"command": self.operation.name, "settings": settings, "source": self.partition.folder, "files": files}
+
+
+class _Journal:
+    """Beside a copy: which work on which files it is the result of."""
+
+    def __init__(self, fs: Fs, path: str, job: dict[str, Any]) -> None:
+        self.fs = fs
+        self.path = path
+        self.job = job
+
+    def write(self, result: MaintenanceResult) -> None:
+        content = json.dumps({**self.job, "result": asdict(result)}, indent=1).encode() + b"\n"
+        publish_files(self.fs, os.path.dirname(self.path), {os.path.basename(self.path): [content]})
+
+    def earlier(self, result: MaintenanceResult) -> MaintenanceResult:
+        """The result of the run that made the copy; UsageError if that was another one."""
+        told = self._read()
+        if told is None or {name: told.get(name) for name in self.job} != json.loads(json.dumps(self.job)):
+            raise UsageError(f"{result.folder}: is there already and holds something else; choose another --out, or move it away")
+        stored = told["result"]
+        for name in ("before", "after"):
+            setattr(result, name, LogState(**stored[name]))
+        result.details, result.cut_bytes, result.state = stored["details"], stored["cut_bytes"], "already there"
+        return result
+
+    def _read(self) -> dict[str, Any] | None:
+        if self.fs.kind(self.path) != "file":
+            return None
+        try:
+            told = json.loads(self.fs.read(self.path, 0, COPY_BYTES))
+        except ValueError:
+            return None
+        return told if isinstance(told, dict) else None

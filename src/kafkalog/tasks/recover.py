@@ -1,0 +1,53 @@
+"""What a broker does at its start after an unclean stop: cut the log at the first damage, and make anew what stands beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kafkalog.format import names
+from kafkalog.log.engine.partition_log import PartitionLog
+from kafkalog.storage.fs import Fs
+
+from .in_place import Checkpoints
+from .maintenance import MaintenanceResult, Place, maintain
+from .output import Progress
+from .partitions import PathLike
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """Load logs as if the broker had crashed. Segments before the recovery point are taken as they are, unless `recovers_all`."""
+
+    recovers_all: bool = False
+    name: str = "recover"
+    is_recovery: bool = True
+    is_planned_whole: bool = True
+
+    def settings(self) -> Mapping[str, object]:
+        return {"recovers_all": self.recovers_all}
+
+    def plan(self, log: PartitionLog, checkpoints: Checkpoints) -> dict[str, Any]:
+        return {}
+
+    def prepare(self, plan: MaintenanceResult, checkpoints: Checkpoints, fs: Fs, folder: str) -> None:
+        """No checkpoint may say more than the log will hold."""
+        assert plan.after is not None
+        for name in names.OFFSET_CHECKPOINTS:
+            checkpoints.lower(name, plan.after.end_offset)
+
+    def run(self, log: PartitionLog, checkpoints: Checkpoints, progress: Progress) -> dict[str, Any]:
+        """Opening the log did it all."""
+        progress(log.size)
+        return {}
+
+    def is_done(self, plan: MaintenanceResult) -> bool:
+        return not plan.details["changed_files"]
+
+
+def recover(
+    path: PathLike, place: Place, config: Mapping[str, str] | None = None, *, whole: bool = False
+) -> Iterator[MaintenanceResult]:
+    """Do to the partitions at `path` what a broker does after an unclean stop; `whole` looks also before the recovery point."""
+    return maintain(path, Recovery(whole), place, config or {})

@@ -1,0 +1,67 @@
+"""What a log need not keep any more: by time, by size, or everything before an offset (Kafka's DeleteRecords)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kafkalog.errors import OffsetOutOfRange, UsageError
+from kafkalog.format import names
+from kafkalog.log.engine.partition_log import PartitionLog
+from kafkalog.storage.fs import Fs
+
+from .in_place import Checkpoints
+from .maintenance import MaintenanceResult, Place, maintain
+from .output import Progress
+from .partitions import PathLike
+
+UNLIMITED = {"retention.ms": "-1", "retention.bytes": "-1"}
+
+
+@dataclass(frozen=True)
+class Retention:
+    """Delete old segments by the log's settings. With `start_offset` the log begins there, also inside of a segment."""
+
+    start_offset: int | None = None
+    name: str = "retain"
+    is_recovery: bool = False
+    recovers_all: bool = False
+    is_planned_whole: bool = True
+
+    def settings(self) -> Mapping[str, object]:
+        return {"start_offset": self.start_offset}
+
+    def plan(self, log: PartitionLog, checkpoints: Checkpoints) -> dict[str, Any]:
+        return self.run(log, checkpoints, lambda size: None)
+
+    def prepare(self, plan: MaintenanceResult, checkpoints: Checkpoints, fs: Fs, folder: str) -> None:
+        """Where the log begins is durable before a segment goes: what lies before it counts no more, whatever is left of it."""
+        assert plan.before is not None
+        assert plan.after is not None
+        if plan.after.start_offset > plan.before.start_offset:
+            checkpoints.set(names.LOG_START_CHECKPOINT, plan.after.start_offset)
+
+    def run(self, log: PartitionLog, checkpoints: Checkpoints, progress: Progress) -> dict[str, Any]:
+        if self.start_offset is not None:
+            if self.start_offset > log.log_end_offset:
+                end = log.log_end_offset
+                raise OffsetOutOfRange(f"{log.folder}: cannot begin at offset {self.start_offset}, the log ends at {end}")
+            log.delete_records(self.start_offset)
+        return {"deleted_segments": log.delete_old_segments()}
+
+    def is_done(self, plan: MaintenanceResult) -> bool:
+        return plan.before == plan.after
+
+
+def retain(
+    path: PathLike, place: Place, config: Mapping[str, str] | None = None, *, start_offset: int | None = None
+) -> Iterator[MaintenanceResult]:
+    """Delete what the partitions at `path` need not keep: by retention.ms and retention.bytes of `config`, and before an offset.
+
+    Without any of them UsageError: nobody should lose records by a default.
+    """
+    config = config or {}
+    if start_offset is None and not UNLIMITED.keys() & config.keys():
+        raise UsageError("say what need not be kept: --config retention.ms=…, --config retention.bytes=…, or --start-offset N")
+    return maintain(path, Retention(start_offset), place, {**UNLIMITED, **config})

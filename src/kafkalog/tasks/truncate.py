@@ -1,0 +1,67 @@
+"""The end of a log cut off, as a follower does when its leader wrote something else there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kafkalog.errors import UsageError
+from kafkalog.format import names
+from kafkalog.log.engine.partition_log import PartitionLog
+from kafkalog.storage.fs import Fs
+
+from .in_place import Checkpoints, drop_segments
+from .maintenance import MaintenanceResult, Place, maintain
+from .output import Progress
+from .partitions import PathLike
+
+
+@dataclass(frozen=True)
+class Truncation:
+    """Let logs end at an offset. A batch that holds it goes as a whole, so a log may end before it."""
+
+    to_offset: int
+    name: str = "truncate"
+    is_recovery: bool = False
+    recovers_all: bool = False
+    is_planned_whole: bool = True
+
+    def settings(self) -> Mapping[str, object]:
+        return {"to_offset": self.to_offset}
+
+    def plan(self, log: PartitionLog, checkpoints: Checkpoints) -> dict[str, Any]:
+        behind = [segment.base_offset for segment in log.segments if segment.base_offset >= self.to_offset]
+        self._truncate(log)
+        return {"segments_behind": behind}
+
+    def _truncate(self, log: PartitionLog) -> None:
+        log.truncate_to(self.to_offset)
+        # A batch went as a whole. Kafka takes the log to end at the offset all the same until it is opened again.
+        if (end := log.active_segment.read_next_offset()) < log.log_end_offset:
+            log.truncate_to(end)
+
+    def prepare(self, plan: MaintenanceResult, checkpoints: Checkpoints, fs: Fs, folder: str) -> None:
+        """No checkpoint may say more than the log will hold, and no segment may be left without those before it."""
+        assert plan.before is not None
+        assert plan.after is not None
+        for name in names.OFFSET_CHECKPOINTS:
+            checkpoints.lower(name, plan.after.end_offset)
+        kept = plan.before.segments - len(plan.details["segments_behind"])
+        drop_segments(fs, folder, plan.details["segments_behind"][0 if kept else 1 :])
+
+    def run(self, log: PartitionLog, checkpoints: Checkpoints, progress: Progress) -> dict[str, Any]:
+        self._truncate(log)
+        return {}
+
+    def is_done(self, plan: MaintenanceResult) -> bool:
+        return plan.before == plan.after
+
+
+def truncate(
+    path: PathLike, to_offset: int, place: Place, config: Mapping[str, str] | None = None
+) -> Iterator[MaintenanceResult]:
+    """Let the partitions at `path` end at an offset."""
+    if to_offset < 0:
+        raise UsageError(f"a log cannot end at offset {to_offset}")
+    return maintain(path, Truncation(to_offset), place, config or {})
