@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import json
 import os
 import platform
 import shlex
@@ -116,6 +117,14 @@ def make_sensors() -> list[bytes]:
     ]
 
 
+def write_users(file: Path) -> None:
+    """Twelve records of three users, as JSON lines."""
+    users = cycle(("ada", "grace", "edsger"))
+    times = range(FIRST_TIMESTAMP_MS, FIRST_TIMESTAMP_MS + 12_000, 1000)
+    lines = ({"key": next(users), "value": f"login {number}", "timestamp": time_ms} for number, time_ms in enumerate(times))
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
 def make_large_segment(folder: Path) -> int:
     """A segment of about 100 MB of JSON records; how many there are.
 
@@ -214,6 +223,26 @@ STEPS = (
         "table record logs",
     ),
     (
+        "Messages of old formats become v2 batches, offsets and timestamps kept: what has to be done before Kafka 4.",
+        "convert logs --topic legacy --out converted",
+    ),
+    (
+        "Records go into a log as a broker would put them there: batches, indexes, producer state, byte for byte.",
+        "append users.jsonl --to written/users-0 --codec lz4",
+    ),
+    (
+        "And compaction keeps the last record of each key, as Kafka's own cleaner does.",
+        "compact written/users-0 --out compacted --roll",
+    ),
+    (
+        "What is left, and a check of every file that was written.",
+        "cat compacted --format json",
+    ),
+    (
+        "",
+        "verify compacted",
+    ),
+    (
         "Parquet, Arrow and CSV come out the same way.",
         "table records logs --topic orders --format parquet --output orders.parquet",
     ),
@@ -230,7 +259,8 @@ def run_command(arguments: str, folder: Path, environment: dict[str, str]) -> No
 
 
 def tell(text: str) -> None:
-    print()
+    if text:
+        print()
     for line in textwrap.wrap(text, 96):
         print(f"# {line}")
     print(flush=True)
@@ -346,6 +376,7 @@ def main() -> int:
         folder = Path(name)
         print(f"kafkalog reads Kafka's own files, without a broker. This makes a small log directory in {folder} and reads it.")
         make_logs(folder / "logs")
+        write_users(folder / "users.jsonl")
         environment = child_environment(folder)
         for text, arguments in STEPS:
             tell(text)
