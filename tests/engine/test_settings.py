@@ -62,7 +62,12 @@ def test_tasks_run_by_due_time_then_by_submission_and_may_submit_more() -> None:
     schedule = Schedule(clock)
     ran: list[str] = []
     schedule.submit("late", lambda: ran.append("late"), 20)
-    schedule.submit("first", lambda: (ran.append("first"), schedule.submit("more", lambda: ran.append("more"))))
+
+    def first() -> None:
+        ran.append("first")
+        schedule.submit("more", lambda: ran.append("more"))
+
+    schedule.submit("first", first)
     schedule.submit("second", lambda: ran.append("second"))
     schedule.submit("cancelled", lambda: ran.append("cancelled")).cancel()
     schedule.run_due()
