@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks import peers
+from benchmarks.compaction import compare_cleaners
 from benchmarks.data import CODECS, RECORDS_PER_BATCH, Segment, Variant, codec_variant, ensure_segment, sized_variant
 from benchmarks.dump import compare_dumps
 from benchmarks.jvm import Jvm
@@ -28,7 +29,7 @@ from benchmarks.measure import (
     time_command,
 )
 from benchmarks.report import Agreement, Section, Table, Target
-from benchmarks.writing import compare_append, compare_cleaners, compare_recovery, compare_single_batches
+from benchmarks.writing import compare_append, compare_conversion, compare_recovery, compare_single_batches
 
 KAFKALOG = "kafkalog"
 FLOOR = "floor"
@@ -309,7 +310,8 @@ EXPERIMENTS: dict[str, Callable[[Setup], Section]] = {
     "dump": compare_dumps,
     "startup": measure_start_up,
     "append": compare_append,
-    "compact": compare_cleaners,
+    "compaction": compare_cleaners,
+    "convert": compare_conversion,
     "single": compare_single_batches,
     "recovery": compare_recovery,
 }

@@ -2,9 +2,8 @@
 
     python -m benchmarks.write_worker WHAT SOURCE WORK [--codec NAME]
 
-WHAT is append, build (aiokafka), single, compact, convert, recover or verify; SOURCE the folder of a partition, or of `single` a
-number of batches; WORK a folder that is emptied before each pass. Copying is not part of the time. `dirty` and `keys` make logs
-to compact and end; with `--peak-memory` one pass is made at once, and the most memory told that the process ever held.
+WHAT is append, build (aiokafka), single, convert, recover or verify; SOURCE the folder of a partition, or of `single` a number of
+batches; WORK a folder that is emptied before each pass.
 """
 
 from __future__ import annotations
@@ -19,22 +18,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 import kafkalog
-from benchmarks.worker import peak_memory_bytes
 from kafkalog.format import reference
-from kafkalog.log.engine.cleaner import Cleaner, CleanerSelection, OffsetMap, clean_filthiest
 from kafkalog.log.engine.config import LogConfig
 from kafkalog.log.engine.partition_log import PartitionLog
 
 BATCH_BYTES = 32 << 10  # about 150 records
-DISTINCT_KEYS = 100_000
-MANY_KEYS = 10_000_000
-MAP_BYTES = 256 << 20
-DIRTY_SEGMENT_BYTES = 64 << 20
-COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
 FIRST_TIMESTAMP_MS = 1_767_225_600_000
 
 Pass = Callable[[], tuple[float, int]]
@@ -42,22 +33,11 @@ Pass = Callable[[], tuple[float, int]]
 
 def main() -> None:
     arguments = _parse()
-    if arguments.what in MAKERS:
-        MAKERS[arguments.what](arguments)
-        return
     one_pass = PASSES[arguments.what](arguments)
-    if arguments.peak_memory:
-        _, rows = one_pass()
-        _answer({"rows": rows, "bytes": peak_memory_bytes()})
-        return
     for _ in sys.stdin:
         seconds, rows = one_pass()
-        _answer({"seconds": seconds, "rows": rows})
-
-
-def _answer(fields: dict[str, float | int]) -> None:
-    sys.stdout.write(json.dumps(fields) + "\n")
-    sys.stdout.flush()
+        sys.stdout.write(json.dumps({"seconds": seconds, "rows": rows}) + "\n")
+        sys.stdout.flush()
 
 
 def _timed(action: Callable[[], int]) -> tuple[float, int]:
@@ -142,29 +122,6 @@ def single(arguments: argparse.Namespace) -> Pass:
     return one_pass
 
 
-def compact(arguments: argparse.Namespace) -> Pass:
-    """One pass of the cleaner over a copy; the records that it wrote."""
-    offsets = OffsetMap(MAP_BYTES if arguments.peak_memory else 128 << 20)
-
-    def one_pass() -> tuple[float, int]:
-        folder = _emptied(arguments.work) / Path(arguments.source).name
-        shutil.copytree(arguments.source, folder)
-        with PartitionLog.open(str(folder), LogConfig.of(COMPACTED), clean=True) as log:
-            log.roll()
-            log.update_high_watermark(log.log_end_offset)
-            selection = CleanerSelection(str(arguments.work), [log], log.fs)
-
-            def clean() -> int:
-                result = clean_filthiest(selection, Cleaner(offsets), log.clock.now_ms())
-                assert result is not None
-                assert result.end_offset == log.log_end_offset, "not all of it was cleaned"
-                return result.stats.messages_written
-
-            return _timed(clean)
-
-    return one_pass
-
-
 def convert(arguments: argparse.Namespace) -> Pass:
     """Messages of an old format as v2 batches, into another folder."""
 
@@ -209,35 +166,10 @@ def verify(arguments: argparse.Namespace) -> Pass:
     return lambda: _timed(lambda: int(kafkalog.verify(arguments.source, threads=1).record_count))
 
 
-def make_dirty(arguments: argparse.Namespace) -> None:
-    """The records of a log with few keys, in segments that are worth compacting."""
-    table = _table(arguments.source)
-    numbers = np.random.default_rng(1).integers(0, DISTINCT_KEYS, table.num_rows)
-    keys = pa.array([b"k%09d" % number for number in numbers.tolist()], pa.binary())
-    _write(arguments, table.set_column(0, "key", keys))
-
-
-def make_keys(arguments: argparse.Namespace) -> None:
-    """As many keys as the map must hold, each once."""
-    keys = pa.FixedSizeBinaryArray.from_buffers(pa.binary(8), MANY_KEYS, [None, pa.py_buffer(np.arange(MANY_KEYS).tobytes())])
-    value = pa.array([b""], pa.binary()).take(pa.array(np.zeros(MANY_KEYS, np.int32)))
-    times = pa.array(np.full(MANY_KEYS, FIRST_TIMESTAMP_MS))
-    _write(arguments, pa.table({"key": keys.cast(pa.binary()), "value": value, "timestamp_ms": times}))
-
-
-def _write(arguments: argparse.Namespace, table: pa.Table) -> None:
-    config = LogConfig.of({**COMPACTED, "segment.bytes": DIRTY_SEGMENT_BYTES})
-    _emptied(arguments.work.parent)
-    with PartitionLog.open(str(arguments.work), config) as log:
-        log.append_records(table, codec=arguments.codec, batch_bytes=BATCH_BYTES)
-
-
-MAKERS = {"dirty": make_dirty, "keys": make_keys}
 PASSES = {
     "append": append,
     "build": build,
     "single": single,
-    "compact": compact,
     "convert": convert,
     "recover": recover,
     "verify": verify,
@@ -246,11 +178,10 @@ PASSES = {
 
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.write_worker")
-    parser.add_argument("what", choices=sorted([*PASSES, *MAKERS]))
+    parser.add_argument("what", choices=sorted(PASSES))
     parser.add_argument("source")
     parser.add_argument("work", type=Path)
     parser.add_argument("--codec", default="none")
-    parser.add_argument("--peak-memory", action="store_true")
     return parser.parse_args()
 
 

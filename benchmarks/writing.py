@@ -1,15 +1,17 @@
-"""The write half against its peers: appending Arrow columns, compaction and conversion, single batches, recovery."""
+"""The write half against its peers: appending Arrow columns, conversion, single batches, recovery. Compaction: compaction.py."""
 
 from __future__ import annotations
 
-import json
-import subprocess
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow.compute as pc
+
+from benchmarks.compaction import MAP_BYTES, SEGMENT_BYTES
 from benchmarks.data import Segment, codec_variant, sized_variant
-from benchmarks.measure import ANSWER_TIMEOUT_SECONDS, REPOSITORY, Contestant, Result, RunFailed, WarmProcess, race
+from benchmarks.measure import Contestant, Result, WarmProcess, race
 from benchmarks.report import Section, Table, Target
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ RECOVERY_FACTOR = 1.5
 SINGLE_BATCHES = 20_000
 JVM_WARM_UPS, JVM_WARM_UP_SECONDS = 5, 5.0
 APPEND, BUILD, DECODE = "kafkalog append", "aiokafka's batch builder", "kafkalog decode"
-COMPACT, CONVERT, CLEANER = "kafkalog compact", "kafkalog convert", "Kafka's Cleaner"
+CONVERT, CLEANER = "kafkalog convert", "Kafka's Cleaner"
 SINGLE, ENGINE = "kafkalog", "Kafka's engine"
 RECOVER, VERIFY = "kafkalog recovery", "kafkalog verify"
 
@@ -41,29 +43,27 @@ class Writers:
     def ours(self, name: str, what: str, source: Path | str, codec: str = "none") -> WarmProcess:
         return WarmProcess(name, _worker(what, source, self.folder / f"work-{what}-{codec}", codec), self.setup.core)
 
-    def kafka(self, name: str, what: str, source: Path | str) -> WarmProcess:
-        assert self.setup.jvm is not None
-        command = self.setup.jvm.engine_command(what, str(source), self.folder / f"kafka-{what}")
+    def kafka(self, name: str, command: list[str]) -> WarmProcess:
         return WarmProcess(name, command, self.setup.core, JVM_WARM_UPS, JVM_WARM_UP_SECONDS)
 
-    def made(self, what: str, source: Path | str, name: str, codec: str = "none") -> Path:
-        """A log that is made once and kept."""
-        folder = self.folder / name / "bench-0"
-        if not (folder / ".complete").exists():
-            _run(_worker(what, source, folder, codec))
-            (folder / ".complete").touch()
-        return folder
+    def as_log_directory(self, segment: Segment) -> Path:
+        """The segment as partition t-0 of a log directory."""
+        folder = self.folder / segment.variant / "t-0"
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / segment.path.name).exists():
+            os.link(segment.path, folder / segment.path.name)
+        return folder.parent
+
+    @staticmethod
+    def distinct_keys(segment: Segment) -> int:
+        import kafkalog
+
+        keys = kafkalog.open(str(segment.path.parent)).read("records", ["key"]).read_all().column("key")
+        return int(pc.count_distinct(keys).as_py())
 
     def race(self, what: str, contestants: list[Contestant], rows: int | dict[str, int]) -> dict[str, Result]:
         self.setup.log(f"{what}: {', '.join(one.name for one in contestants)}")
         return race(contestants, self.setup.rounds, rows)
-
-
-def _run(command: list[str]) -> str:
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=ANSWER_TIMEOUT_SECONDS)
-    if done.returncode != 0:
-        raise RunFailed(f"{' '.join(command)}\n{done.stderr[-2000:]}")
-    return done.stdout
 
 
 def compare_append(setup: Setup) -> Section:
@@ -94,12 +94,12 @@ def compare_append(setup: Setup) -> Section:
     return section
 
 
-def compare_cleaners(setup: Setup) -> Section:
-    """Compaction of a log with ten records per key, and conversion of v1 messages, against Kafka's own cleaner."""
+def compare_conversion(setup: Setup) -> Section:
+    """v1 messages to v2, against Kafka's own cleaner, which converts what it copies."""
     section = Section(
-        "Compact and convert",
-        "Seconds on one core. Compact: a dirty log with 100,000 keys, in segments of 64 MiB; both cleaners keep the same number "
-        "of records. Convert: a log of v1 messages, which Kafka's cleaner turns into v2 too; nearly every key is there once.",
+        "Convert",
+        "Seconds on one core: a log of v1 messages into v2. Kafka's Cleaner does the same to a log in which nearly every key is "
+        "there once; ours also puts the new folder in its place.",
     )
     if setup.jvm is None:
         section.explanation = "Left out: there is no cleaner of Kafka's to compare with."
@@ -107,23 +107,17 @@ def compare_cleaners(setup: Setup) -> Section:
     writers = Writers(setup)
     rows = []
     for codec in CODECS:
-        source = setup.segment(codec_variant(2, "none", setup.records)).path.parent
-        dirty = writers.made("dirty", source, f"dirty-{codec}", codec)
         old = setup.segment(codec_variant(1, codec, setup.records))
-        for name, what, folder in ((COMPACT, "compact", dirty), (CONVERT, "convert", old.path.parent)):
-            contestants: list[Contestant] = [writers.ours(name, what, folder, codec), writers.kafka(CLEANER, "clean", folder)]
-            kept = _kept(writers, dirty) if what == "compact" else {name: old.records, CLEANER: _kept(writers, old.path.parent)}
-            found = writers.race(f"{what}, {codec}", contestants, kept)
-            ratio = found[CLEANER].seconds / found[name].seconds
-            rows.append([f"{what}, {codec}", f"{found[name].seconds:.2f}", f"{found[CLEANER].seconds:.2f}", f"{ratio:.2f} x"])
-            section.targets.append(Target(f"{what}, {codec}: against Kafka's Cleaner", ratio, 1.0, "x"))
-    section.tables = [Table(["", "kafkalog", CLEANER, "faster by"], rows)]
+        directory = writers.as_log_directory(old)
+        clean = setup.jvm.clean_command(directory, writers.folder / "kafka-convert", MAP_BYTES, SEGMENT_BYTES)
+        contestants: list[Contestant] = [writers.ours(CONVERT, "convert", old.path.parent, codec), writers.kafka(CLEANER, clean)]
+        kept = {CONVERT: old.records, CLEANER: writers.distinct_keys(old)}
+        found = writers.race(f"convert, {codec}", contestants, kept)
+        ratio = found[CLEANER].seconds / found[CONVERT].seconds
+        rows.append([codec, f"{found[CONVERT].seconds:.2f}", f"{found[CLEANER].seconds:.2f}", f"{ratio:.2f} x"])
+        section.targets.append(Target(f"convert, {codec}: against Kafka's Cleaner", ratio, 1.0, "x"))
+    section.tables = [Table(["seconds", CONVERT, CLEANER, "faster by"], rows)]
     return section
-
-
-def _kept(writers: Writers, folder: Path) -> int:
-    """How many records compaction leaves of a log."""
-    return int(json.loads(_run([*_worker("compact", folder, writers.folder / "work-kept"), "--peak-memory"]))["rows"])
 
 
 def compare_single_batches(setup: Setup) -> Section:
@@ -136,7 +130,7 @@ def compare_single_batches(setup: Setup) -> Section:
     writers = Writers(setup)
     contestants: list[Contestant] = [writers.ours(SINGLE, "single", str(SINGLE_BATCHES))]
     if setup.jvm is not None:
-        contestants.append(writers.kafka(ENGINE, "append", str(SINGLE_BATCHES)))
+        contestants.append(writers.kafka(ENGINE, setup.jvm.append_command(SINGLE_BATCHES, writers.folder / "kafka-append")))
     found = writers.race("single batches", contestants, SINGLE_BATCHES)
     rows = [[name, f"{1e6 * result.seconds / SINGLE_BATCHES:.1f}"] for name, result in found.items()]
     section.tables = [Table(["", "microseconds per batch"], rows)]
@@ -144,7 +138,7 @@ def compare_single_batches(setup: Setup) -> Section:
 
 
 def compare_recovery(setup: Setup) -> Section:
-    """A log opened as after a crash, against verify; and what compaction takes of memory."""
+    """A log opened as after a crash, against verify."""
     large: Segment = setup.segment(sized_variant(setup.mebibytes[1]))
     writers = Writers(setup)
     contestants: list[Contestant] = [
@@ -153,19 +147,8 @@ def compare_recovery(setup: Setup) -> Section:
     ]
     found = writers.race("recovery", contestants, large.records)
     ratio = found[RECOVER].seconds / found[VERIFY].seconds
-    keys = writers.made("keys", "-", "keys")
-    peak = json.loads(_run([*_worker("compact", keys, writers.folder / "work-keys"), "--peak-memory"]))
-    few = writers.made("dirty", setup.segment(codec_variant(2, "none", setup.records)).path.parent, "dirty-none")
-    base = json.loads(_run([*_worker("compact", few, writers.folder / "work-keys"), "--peak-memory"]))
     size = f"{setup.mebibytes[1]} MiB"
-    peaks = {"10,000,000 keys": peak, "100,000 keys": base}
-    tables = [
-        Table(["", "seconds"], [[f"{name}, {size}", f"{result.seconds:.2f}"] for name, result in found.items()]),
-        Table(
-            ["compaction, its map at most 256 MiB", "records kept", "peak MB"],
-            [[name, f"{one['rows']:,}", f"{one['bytes'] / 1e6:.0f}"] for name, one in peaks.items()],
-        ),
-    ]
+    table = Table(["", "seconds"], [[f"{name}, {size}", f"{result.seconds:.2f}"] for name, result in found.items()])
     targets = [Target(f"recovery of {size}: time over verify", ratio, RECOVERY_FACTOR, "x", at_least=False)]
-    text = "Recovery opens the log as after a crash: every checksum, all indexes made anew. One core; peaks of fresh processes."
-    return Section("Recovery and memory", text, tables, targets)
+    text = "Recovery opens the log as after a crash: every checksum, all indexes made anew. One core."
+    return Section("Recovery", text, [table], targets)

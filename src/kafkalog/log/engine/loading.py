@@ -81,6 +81,8 @@ class LogLoader:
         rebuild_producers(
             self.producers, self.segments, log_start_offset, next_offset, self.files.clock, after_clean_shutdown=self.clean
         )
+        for segment in self.segments.values[:-1]:
+            segment.release_files()
         return LoadedOffsets(log_start_offset, recovery_point, OffsetMetadata(next_offset, active.base_offset, active.size))
 
     def _path(self, name: str) -> str:
@@ -161,6 +163,7 @@ class LogLoader:
         rebuild_producers(producers, self.segments, self.log_start_offset, segment.base_offset, self.files.clock)
         truncated = recover_segment(segment, producers, self.leader_epochs)
         producers.take_snapshot()
+        segment.release_files()
         return truncated
 
     def _recover_log(self) -> tuple[int, int]:
@@ -180,7 +183,7 @@ class LogLoader:
         for number, segment in enumerate(unflushed):
             try:
                 truncated = self._recover_segment(segment)
-            except (InvalidOffset, OSError):
+            except InvalidOffset:  # Kafka does the same when the disk fails, which would cost a log that is not damaged
                 truncated = segment.truncate_to(segment.base_offset)
             if truncated:
                 self._remove(unflushed[number + 1 :])
@@ -193,7 +196,8 @@ class LogLoader:
         log_end_offset = self.segments.active.read_next_offset()
         if log_end_offset >= self.log_start_offset:
             return log_end_offset
-        self._remove(self.segments.values)
+        self.files.remove(self.segments.values)
+        self.files.sync_names()
         self.leader_epochs.clear_and_flush()
         self.producers.truncate_fully_and_start_at(self.log_start_offset)
         return None

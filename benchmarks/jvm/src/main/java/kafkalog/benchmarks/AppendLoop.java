@@ -12,10 +12,7 @@ import java.util.Comparator;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
-import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.ConcurrentMap;
 import java.util.stream.Stream;
-import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.compress.Compression;
 import org.apache.kafka.common.record.internal.MemoryRecords;
 import org.apache.kafka.common.record.internal.SimpleRecord;
@@ -23,72 +20,38 @@ import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.server.common.RequestLocal;
 import org.apache.kafka.server.util.KafkaScheduler;
 import org.apache.kafka.storage.internals.log.AppendOrigin;
-import org.apache.kafka.storage.internals.log.Cleaner;
-import org.apache.kafka.storage.internals.log.CleanerStats;
-import org.apache.kafka.storage.internals.log.LogCleanerManager;
 import org.apache.kafka.storage.internals.log.LogConfig;
 import org.apache.kafka.storage.internals.log.LogDirFailureChannel;
-import org.apache.kafka.storage.internals.log.LogToClean;
-import org.apache.kafka.storage.internals.log.PreCleanStats;
 import org.apache.kafka.storage.internals.log.ProducerStateManagerConfig;
-import org.apache.kafka.storage.internals.log.SkimpyOffsetMap;
 import org.apache.kafka.storage.internals.log.UnifiedLog;
 import org.apache.kafka.storage.internals.log.VerificationGuard;
-import org.apache.kafka.storage.internals.utils.Throttler;
 import org.apache.kafka.storage.log.metrics.BrokerTopicStats;
 
 /**
- * Kafka's own log engine, over and over: `clean SOURCE WORK` gives a copy of the partition folder SOURCE to its cleaner,
- * `append COUNT WORK` appends COUNT batches of one record of an idempotent producer to a new log.
+ * Appends batches of one record of an idempotent producer to a new log with Kafka's own engine, over and over, on one thread.
  *
- * <p>Every line on standard input asks for one pass, every pass prints one JSON line. Copying, opening and closing are not
- * part of the time.
+ * <p>Arguments: COUNT, WORK_DIRECTORY. Every line on standard input asks for one pass, every pass prints one JSON line. Opening and
+ * closing are not part of the time.
  */
-public final class EngineLoop {
-    private static final int DEDUPE_BYTES = 128 << 20;
-    private static final int IO_BYTES = 512 << 10;
+public final class AppendLoop {
     private final LogDirFailureChannel failures = new LogDirFailureChannel(4);
     private final KafkaScheduler scheduler = new KafkaScheduler(1);
     private final Path root;
 
-    private EngineLoop(Path root) {
+    private AppendLoop(Path root) {
         this.root = root;
         scheduler.startup();
     }
 
-    public static void main(String[] arguments) throws Exception {
-        EngineLoop loop = new EngineLoop(Path.of(arguments[2]));
+    public static void main(String[] arguments) throws IOException {
+        AppendLoop loop = new AppendLoop(Path.of(arguments[1]));
         BufferedReader requests = new BufferedReader(new InputStreamReader(System.in));
-        List<ByteBuffer> batches = arguments[0].equals("append") ? singleRecordBatches(Integer.parseInt(arguments[1])) : null;
+        List<ByteBuffer> batches = singleRecordBatches(Integer.parseInt(arguments[0]));
         while (requests.readLine() != null) {
             loop.clear();
-            System.out.println(batches == null ? loop.clean(Path.of(arguments[1])) : loop.append(batches));
+            System.out.println(loop.append(batches));
         }
         System.exit(0);
-    }
-
-    private String clean(Path source) throws Exception {
-        Path folder = Files.createDirectories(root.resolve(source.getFileName()));
-        try (Stream<Path> files = Files.list(source)) {
-            for (Path file : (Iterable<Path>) files::iterator) {
-                Files.copy(file, folder.resolve(file.getFileName()));
-            }
-        }
-        UnifiedLog log = open(folder, Map.of("cleanup.policy", "compact", "min.cleanable.dirty.ratio", "0.01"));
-        log.roll();
-        log.updateHighWatermark(log.logEndOffset());
-        ConcurrentMap<TopicPartition, UnifiedLog> logs = new ConcurrentHashMap<>();
-        logs.put(log.topicPartition(), log);
-        LogCleanerManager manager = new LogCleanerManager(List.of(root.toFile()), logs, failures);
-        LogToClean dirty = manager.grabFilthiestCompactedLog(Time.SYSTEM, new PreCleanStats()).orElseThrow();
-        Throttler unlimited = new Throttler(Double.MAX_VALUE, Long.MAX_VALUE, "cleaner", "bytes", Time.SYSTEM);
-        Cleaner cleaner = new Cleaner(0, new SkimpyOffsetMap(DEDUPE_BYTES, "MD5"), IO_BYTES, IO_BYTES << 3, 0.9, unlimited, Time.SYSTEM, partition -> { });
-        long started = System.nanoTime();
-        CleanerStats stats = cleaner.clean(dirty).getValue();
-        double seconds = (System.nanoTime() - started) / 1e9;
-        manager.removeMetrics();
-        close(log);
-        return answer(seconds, stats.messagesWritten());
     }
 
     private String append(List<ByteBuffer> batches) throws IOException {
@@ -96,7 +59,7 @@ public final class EngineLoop {
         for (ByteBuffer batch : batches) {
             batch.putLong(0, 0L);
         }
-        UnifiedLog log = open(root.resolve("single-0"), Map.of());
+        UnifiedLog log = open(root.resolve("single-0"));
         long started = System.nanoTime();
         for (ByteBuffer batch : batches) {
             log.appendAsLeader(MemoryRecords.readableRecords(batch.duplicate()), 0, AppendOrigin.CLIENT, RequestLocal.noCaching(),
@@ -108,8 +71,8 @@ public final class EngineLoop {
         return answer(seconds, rows);
     }
 
-    private UnifiedLog open(Path folder, Map<String, String> settings) throws IOException {
-        return UnifiedLog.create(folder.toFile(), new LogConfig(settings), 0, 0, scheduler, new BrokerTopicStats(), Time.SYSTEM, 900_000,
+    private UnifiedLog open(Path folder) throws IOException {
+        return UnifiedLog.create(folder.toFile(), new LogConfig(Map.of()), 0, 0, scheduler, new BrokerTopicStats(), Time.SYSTEM, 900_000,
             new ProducerStateManagerConfig(86_400_000, false), 600_000, failures, true, Optional.empty());
     }
 
