@@ -17,7 +17,7 @@ import pytest
 import kafkalog
 from kafkalog.tasks.salvage import salvage
 from tests.conftest import require, unavailable
-from tests.interop.live.broker import NEWEST, ROOT, SHORT_LIVED, resolve_jars, running_broker
+from tests.interop.live.broker import NEWEST, ROOT, resolve_jars, running_broker
 from tests.interop.live.clients import MORE, value_of
 from tests.unit.small_logs import FIRST_TIME
 
@@ -128,15 +128,6 @@ def put_in_place(written: Path, data: Path, topic: str) -> None:
     (target / "partition.metadata").write_bytes(metadata)
 
 
-def verbose(folder: Path) -> list[str]:
-    """Options that let a broker of any release say what it does."""
-    settings = folder / "log4j.properties"
-    appender = "log4j.appender.out"
-    layout = f"{appender}.layout=org.apache.log4j.PatternLayout\n{appender}.layout.ConversionPattern=%p %m (%c)%n\n"
-    settings.write_text(f"log4j.rootLogger=INFO, out\n{appender}=org.apache.log4j.ConsoleAppender\n{layout}")
-    return [*SHORT_LIVED, "-Dorg.apache.logging.log4j.level=INFO", f"-Dlog4j.configuration=file:{settings}"]
-
-
 def complaints(output: Path, topics: Mapping[str, Any]) -> list[str]:
     lines = output.read_text(errors="replace").splitlines()
     about_ours = [line for line in lines if any(f"{topic}-0" in line for topic in topics)]
@@ -166,7 +157,7 @@ def test_a_broker_opens_what_was_written_serves_it_and_goes_on(
     starts = written / "log-start-offset-checkpoint"
     if starts.exists():
         shutil.copy(starts, data)
-    with running_broker(tmp_path, java_options=verbose(tmp_path), release=release) as broker:
+    with running_broker(tmp_path, release=release) as broker:
         for topic in writers:
             assert json.loads(client("digests", broker.bootstrap, topic)) == expected[topic], topic
             client("add", broker.bootstrap, topic)
