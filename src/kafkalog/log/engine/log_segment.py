@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Self
@@ -175,15 +176,15 @@ class LogSegment:
             or not offset_index.can_append_offset(last_offset)
         )
 
-    def append(self, last_offset: int, data: Buffer) -> None:
-        """Add whole entries, the last of which ends with `last_offset`."""
+    def append(self, last_offset: int, data: Buffer, entries: Sequence[Entry] | None = None) -> None:
+        """Add whole entries, the last of which ends with `last_offset`; `entries`, if somebody has them already."""
         if not data:
             return
         position = self.log.size
         self.ensure_offset_in_range(last_offset)
         self.log.append(data)
         if len(data) < BULK_BYTES or not self._index_set(data, position):
-            self._index_entries(data, position)
+            self._index_entries(iter_entries(data) if entries is None else entries, position)
 
     def _index_set(self, data: Buffer, position: int) -> bool:
         """Index what was written at `position`; False if something in it is odd, and nothing was done."""
@@ -196,8 +197,8 @@ class LogSegment:
         self._bytes_since_index_entry = self.log.size - indexed_position
         return True
 
-    def _index_entries(self, data: Buffer, position: int) -> None:
-        for entry in iter_entries(data):
+    def _index_entries(self, entries: Iterable[Entry], position: int) -> None:
+        for entry in entries:
             self.note_timestamp(entry)
             if self._bytes_since_index_entry > self.index_interval_bytes:
                 self.index_entry(entry, position)
@@ -270,7 +271,7 @@ class LogSegment:
 
     def translate_offset(self, offset: int) -> EntryPlace | None:
         """The entry that holds `offset`, or the next one behind it."""
-        return self.log.find_offset(offset, self.offset_index.lookup(offset).position)
+        return self.log.find_offset(offset, max(0, self.offset_index.lookup(offset).position))
 
     def read(self, offset: int, max_size: int, max_position: int | None, *, min_one: bool = False) -> Slice | None:
         """Up to `max_size` bytes before `max_position`, from the entry of `offset` on; None if it lies behind this segment.
@@ -377,11 +378,14 @@ class LogSegment:
         self.time_index.resize(size)
 
     def on_become_inactive(self) -> None:
-        """Nothing more is appended: the files get their final sizes."""
+        """Nothing more is appended: the files get their final sizes, durably.
+
+        The recovery point may be where the next segment begins; then nobody looks at this one after a crash.
+        """
         self.finish_indexes()
         self.log.trim()
-        self._offset_index.close_handlers()
-        self._time_index.close_handlers()
+        self._offset_index.close()
+        self._time_index.close()
 
     def flush(self) -> None:
         """Make everything durable."""
@@ -395,8 +399,15 @@ class LogSegment:
 
     def change_suffixes(self, old: str, new: str) -> None:
         """Rename all files from one suffix to another."""
-        for part in (self.log, self._offset_index, self._time_index):
-            part.rename(part.path.removesuffix(old) + new)
+        self.change_log_suffix(old, new)
+        self.change_index_suffixes(old, new)
+
+    def change_log_suffix(self, old: str, new: str) -> None:
+        self.log.rename(self.log.path.removesuffix(old) + new)
+
+    def change_index_suffixes(self, old: str, new: str) -> None:
+        for index in (self._offset_index, self._time_index):
+            index.rename(index.path.removesuffix(old) + new)
         self.transaction_index.rename_to(self.transaction_index.path.removesuffix(old) + new)
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from operator import attrgetter
 from typing import Final
 
-from kafkalog.errors import InvalidArgument, InvalidState
+from kafkalog.errors import InvalidArgument, InvalidState, MissingEntry
 from kafkalog.format.names import segment_file_name
 from kafkalog.storage.fs import Fs
 
@@ -84,7 +84,8 @@ class SegmentFiles:
 
         A crash before all of them are `.swap` undoes this, which is why the last one is renamed first: the loader takes a `.swap`
         file for good unless a `.cleaned` one begins before it. A crash later is completed. Names are made durable in between: of
-        changes that are not, a disk may keep the last and lose the first.
+        changes that are not, a disk may keep the last and lose the first. An index that has its name before its log has would be
+        taken for one of a segment that was replaced.
         """
         new = sorted(new, key=_base_offset)
         old = sorted((segment for segment in old if segment.base_offset in self.segments), key=_base_offset)
@@ -99,7 +100,10 @@ class SegmentFiles:
             self.delete_files([segment])
         self.sync_names()
         for segment in new:
-            segment.change_suffixes(SWAP, "")
+            segment.change_log_suffix(SWAP, "")
+        self.sync_names()
+        for segment in new:
+            segment.change_index_suffixes(SWAP, "")
         self.sync_names()
         return [segment for segment in old if segment.base_offset not in kept]
 
@@ -111,7 +115,9 @@ class SegmentFiles:
         try:
             position = 0
             while position < segment.size:
-                first = next(segment.log.iter_entries(position))
+                first = next(segment.log.iter_entries(position), None)
+                if first is None:
+                    raise MissingEntry(f"{segment.log.path}: no whole entry at byte {position}: it cannot be split there")
                 new.append(self.create_cleaned(first.base_offset))
                 copied = new[-1].append_from_file(segment.log, position)
                 if not copied:
