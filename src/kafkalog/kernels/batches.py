@@ -186,9 +186,8 @@ def write_batches(
     header_values, header_value_offsets = columns.header_values, columns.header_value_offsets
     header_value_valid = columns.header_value_valid
     has_null_keys, has_null_values, has_headers = key_valid.shape[0] > 0, value_valid.shape[0] > 0, headers.shape[0] > 0
-    has_starts = starts.shape[0] > 0
     most_records, most_bytes, horizon = settings[MOST_RECORDS], settings[MOST_BYTES], settings[HORIZON]
-    before, room, number = settings[BEFORE], target.shape[0], -1
+    before, room, number, has_starts = settings[BEFORE], target.shape[0], -1, starts.shape[0] > 0
     at = np.uint64(0)
     start = base_offset = base_timestamp = np.int64(0)
     for row in range(first, offsets.shape[0]):

@@ -6,6 +6,7 @@ a crash leaves whole batches of what was to come, and the same command goes on b
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -208,8 +209,9 @@ class _Append:
     def _producer_id(self, logs: _Logs) -> int:
         if self.form.producer_id >= 0 or not (self.options.idempotent or self.form.transaction):
             return self.form.producer_id
-        known = (producer for log in logs.logs.values() for producer in log.producers.active_producers)
-        return max((producer for producer in known if producer >= FIRST_PRODUCER_ID), default=FIRST_PRODUCER_ID - 1) + 1
+        known = {producer for log in logs.logs.values() for producer in log.producers.active_producers}
+        chosen = FIRST_PRODUCER_ID + self.now_ms  # logs forget producers after a day, so what they know is not enough
+        return next(number for number in itertools.count(chosen) if number not in known)
 
     def _write(self, job: Job, logs: _Logs) -> None:
         form = self._settled_form(job.producer_id, job.now_ms)
