@@ -168,4 +168,5 @@ def test_a_broker_opens_what_was_written_serves_it_and_goes_on(
         found = rows_of(data / f"{topic}-0", topic)
         assert found[: len(expected[topic])] == expected[topic]
         assert [row[1] for row in found[len(expected[topic]) :]] == [zlib.crc32(value_of(number)) for number in range(MORE)]
-        assert [(finding.reason, finding.file) for finding in kafkalog.verify(data / f"{topic}-0")] == []
+        reasons = {finding.reason for finding in kafkalog.verify(data / f"{topic}-0")}
+        assert reasons <= ({"gap"} if topic == "salvaged" else set()), topic
