@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -132,6 +133,19 @@ def test_another_append_does_not_take_the_place_of_one_that_was_interrupted(run:
     assert "was interrupted here: run it again to complete it" in refused.errors
     assert "went on behind" in run("append", source, "--to", tmp_path / "orders-0").text
     assert len(read_offsets(tmp_path / "orders-0")) == 100
+
+
+def test_an_append_that_was_interrupted_before_anything_appeared_is_in_nobody_s_way(
+    run: Run, source: Path, tmp_path: Path
+) -> None:
+    run("append", source, "--to", tmp_path / "orders-0")
+    job = tmp_path / ".orders-0.append.json"
+    job.write_text(job.read_text().replace('"state": "done"', '"state": "begun"'))
+    shutil.rmtree(tmp_path / "orders-0")
+    other = tmp_path / "other.jsonl"
+    other.write_text("1\n")
+    assert run("append", other, "--to", tmp_path / "orders-0").code == 0
+    assert read_offsets(tmp_path / "orders-0") == [0]
 
 
 # the others
