@@ -9,11 +9,15 @@
         ...
     kafkalog.append("orders.parquet", "new/orders-0", codec="zstd")
 
-Importing this package loads neither NumPy, Numba nor Arrow; its functions do.
+    with kafkalog.LogDirectory("/var/lib/kafka/data") as directory:         # the write half, while no broker runs
+        directory.open_log("orders", 0).append(batch)
+
+Importing this package loads neither NumPy, Numba nor Arrow; what is read and written with does.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 from typing import TYPE_CHECKING
 
@@ -38,8 +42,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow.fs import FileSystem
 
-    from .log.engine.config import LogConfig as LogConfig
-    from .log.engine.partition_log import PartitionLog as PartitionLog
+    from .log.engine.config import LogConfig
+    from .log.engine.log_directory import LogDirectory
+    from .log.engine.partition_log import PartitionLog
     from .tables.logs import Logs
     from .tasks.append import AppendResult
     from .tasks.convert import ConvertResult
@@ -55,6 +60,7 @@ __all__ = [
     "LimitExceeded",
     "Limits",
     "LogConfig",
+    "LogDirectory",
     "LogRefusal",
     "NoLogs",
     "PartitionLog",
@@ -77,17 +83,14 @@ __all__ = [
 ]
 
 
+_WRITING = {"LogConfig": "config", "LogDirectory": "log_directory", "PartitionLog": "partition_log"}
+
+
 def __getattr__(name: str) -> object:
-    """The write half's own classes, loaded when they are first asked for."""
-    if name == "PartitionLog":
-        from .log.engine.partition_log import PartitionLog
-
-        return PartitionLog
-    if name == "LogConfig":
-        from .log.engine.config import LogConfig
-
-        return LogConfig
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    """The classes of the write half, loaded when they are first asked for."""
+    if name not in _WRITING:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f".log.engine.{_WRITING[name]}", __name__), name)
 
 
 def open(path: str | os.PathLike[str], *, filesystem: FileSystem | None = None) -> Logs:
