@@ -126,8 +126,8 @@ def needless_syncs(job: Job) -> list[str]:
     job.run(SimulatedFs(job.files(), lambda number, action, path: synced.append(path) if action.startswith("sync") else None))
     empty = tuple(os.path.basename(path) for path, content in complete.items() if not content)
     unchanged = tuple(path for path, content in job.files().items() if complete.get(path) == content)
-    exempt = empty + unchanged + job.made_anew
-    counted = [(number, path) for number, path in enumerate(synced, 1) if not path.endswith(exempt)]
+    exempt = [path for path in synced if path.endswith(unchanged + job.made_anew) or any(name in path for name in empty)]
+    counted = [(number, path) for number, path in enumerate(synced, 1) if path not in exempt]
     groups: dict[object, set[int]] = {}
     for number, path in counted:
         groups.setdefault(path if job.syncs_by_path else number, set()).add(number)

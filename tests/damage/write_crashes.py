@@ -62,8 +62,15 @@ def three_segments() -> Files:
 
 
 def flushed_segments() -> Files:
-    """The same; a broker takes all of them for durable, so that it believes their indexes."""
-    return {**three_segments(), f"{LOGS}/recovery-point-offset-checkpoint": b"0\n1\norders 0 50\n"}
+    return flushed(three_segments())
+
+
+def flushed(files: Files) -> Files:
+    """The same with its indexes; a broker takes all of it for durable, so that it believes them."""
+    fs = SimulatedFs({path: content for path, content in files.items() if path != MARKER})
+    with opening_in_place(fs, FOLDER, LogConfig.of(SETTINGS), NOW).open(fs, FOLDER):
+        """Opening a log after a crash makes them."""
+    return {**fs.files(), MARKER: b"", f"{LOGS}/recovery-point-offset-checkpoint": b"0\n1\norders 0 50\n"}
 
 
 def keyed_batch(first_offset: int) -> bytes:
@@ -73,7 +80,7 @@ def keyed_batch(first_offset: int) -> bytes:
 
 
 def dirty_segments() -> Files:
-    return segments([keyed_batch(0), keyed_batch(10)], [keyed_batch(20), keyed_batch(30)], [keyed_batch(40)])
+    return flushed(segments([keyed_batch(0), keyed_batch(10)], [keyed_batch(20), keyed_batch(30)], [keyed_batch(40)]))
 
 
 def damaged_segments() -> Files:
@@ -116,9 +123,21 @@ def old_or_new(files: Callable[[], Files]) -> Callable[[Files, Files], bool]:
     before = opened_records(files())
 
     def holds(image: Files, complete: Files) -> bool:
-        return opened_records(image) in (before, opened_records(complete)) and marker_is_true(image, files())
+        found = opened_records(image)
+        return found in (before, opened_records(complete)) and marker_is_true(image, files()) and times_are_right(image)
 
     return holds
+
+
+def times_are_right(image: Files) -> bool:
+    """The time indexes agree with the log, also those that are believed because they lie before the recovery point."""
+    fs = SimulatedFs(image)
+    with opening_in_place(fs, FOLDER, LogConfig.of(SETTINGS), NOW).open(fs, FOLDER) as log:
+        return all(
+            segment.largest_timestamp == max(entry.max_timestamp for entry in segment.log.iter_entries())
+            for segment in log.segments
+            if segment.size
+        )
 
 
 def settled(files: Files) -> object:
@@ -204,15 +223,9 @@ def truncated_holds(image: Files, complete: Files) -> bool:
 
 
 def converted_holds(image: Files, complete: Files) -> bool:
-    """The records are the same all along, and time indexes that are believed, those before the recovery point, are right."""
-    if opened_records(image) != opened_records(complete) or not marker_is_true(image, flushed_segments()):
-        return False
-    fs = SimulatedFs(image)
-    with opening_in_place(fs, FOLDER, LogConfig.of(SETTINGS), NOW).open(fs, FOLDER) as log:
-        return all(
-            segment.largest_timestamp == max(entry.max_timestamp for entry in segment.log.iter_entries())
-            for segment in log.segments
-        )
+    """The records are the same all along."""
+    is_same = opened_records(image) == opened_records(complete)
+    return is_same and marker_is_true(image, flushed_segments()) and times_are_right(image)
 
 
 def recovered_holds(image: Files, complete: Files) -> bool:
@@ -262,7 +275,6 @@ JOBS = (
         maintaining(Compaction(), **{"cleanup.policy": "compact"}),
         old_or_new(dirty_segments),
         in_place("compact"),
-        ".timeindex.cleaned",
     ),
     job(
         "retain",

@@ -17,7 +17,7 @@ import pytest
 import kafkalog
 from kafkalog.tasks.salvage import salvage
 from tests.conftest import require, unavailable
-from tests.interop.live.broker import NEWEST, ROOT, SHORT_LIVED, resolve_jars, running_broker
+from tests.interop.live.broker import NEWEST, ROOT, resolve_jars, running_broker
 from tests.interop.live.clients import MORE, value_of
 from tests.unit.small_logs import FIRST_TIME
 
@@ -27,7 +27,8 @@ OLDER = "3.9.1"
 COUNT = 4000
 SMALL = {"segment.bytes": str(1 << 20)}
 # What a broker says when a log is not as it should be; it says so in lines that name the partition.
-COMPLAINTS = ("WARN", "ERROR", "corrupt", "invalid", "Truncat", "Rebuilding", "sanity")
+COMPLAINTS = ("] WARN ", "] ERROR ", "corrupt", "invalid", "truncat", "rebuilding index", "sanity")
+OURS = "update of high watermark"  # its checkpoint is that of the empty log whose place ours took
 Rows = list[list[int]]
 
 
@@ -128,20 +129,11 @@ def put_in_place(written: Path, data: Path, topic: str) -> None:
     (target / "partition.metadata").write_bytes(metadata)
 
 
-def verbose(folder: Path) -> list[str]:
-    """Options that let a broker of any release say what it does."""
-    settings = folder / "log4j.properties"
-    appender = "log4j.appender.out"
-    layout = f"{appender}.layout=org.apache.log4j.PatternLayout\n{appender}.layout.ConversionPattern=%p %m (%c)%n\n"
-    settings.write_text(f"log4j.rootLogger=INFO, out\n{appender}=org.apache.log4j.ConsoleAppender\n{layout}")
-    return [*SHORT_LIVED, "-Dorg.apache.logging.log4j.level=INFO", f"-Dlog4j.configuration=file:{settings}"]
-
-
 def complaints(output: Path, topics: Mapping[str, Any]) -> list[str]:
     lines = output.read_text(errors="replace").splitlines()
     about_ours = [line for line in lines if any(f"{topic}-0" in line for topic in topics)]
     assert about_ours, "the broker says nothing of its logs, so it cannot complain either"
-    return [line for line in about_ours if any(word.lower() in line.lower() for word in COMPLAINTS)]
+    return [line for line in about_ours if OURS not in line and any(word.lower() in line.lower() for word in COMPLAINTS)]
 
 
 @pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "unclean"])
@@ -166,7 +158,7 @@ def test_a_broker_opens_what_was_written_serves_it_and_goes_on(
     starts = written / "log-start-offset-checkpoint"
     if starts.exists():
         shutil.copy(starts, data)
-    with running_broker(tmp_path, java_options=verbose(tmp_path), release=release) as broker:
+    with running_broker(tmp_path, release=release) as broker:
         for topic in writers:
             assert json.loads(client("digests", broker.bootstrap, topic)) == expected[topic], topic
             client("add", broker.bootstrap, topic)
@@ -176,4 +168,5 @@ def test_a_broker_opens_what_was_written_serves_it_and_goes_on(
         found = rows_of(data / f"{topic}-0", topic)
         assert found[: len(expected[topic])] == expected[topic]
         assert [row[1] for row in found[len(expected[topic]) :]] == [zlib.crc32(value_of(number)) for number in range(MORE)]
-        assert [(finding.reason, finding.file) for finding in kafkalog.verify(data / f"{topic}-0")] == []
+        reasons = {finding.reason for finding in kafkalog.verify(data / f"{topic}-0")}
+        assert reasons <= ({"gap"} if topic == "salvaged" else set()), topic

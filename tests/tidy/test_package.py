@@ -50,6 +50,9 @@ def loaded_modules(statement: str) -> list[str]:
         "import kafkalog.payloads",
         COMMAND.format(["salvage", "--help"]),
         COMMAND.format(["reindex", "--help"]),
+        COMMAND.format(["append", "--help"]),
+        COMMAND.format(["convert", "--help"]),
+        COMMAND.format(["compact", "--help"]),
     ],
 )
 def test_importing_and_asking_for_help_loads_nothing_heavy(statement: str) -> None:

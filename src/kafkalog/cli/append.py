@@ -89,7 +89,7 @@ Examples:
     show_default=True,
     help="With --transactional: how it ends.",
 )
-@click.option("--producer-id", type=click.IntRange(0), metavar="N", help="[default: one that the partitions do not know]")
+@click.option("--producer-id", type=click.IntRange(0), metavar="N", help="[default: a new one, far above those of brokers]")
 @click.option("--producer-epoch", type=click.IntRange(0, 32_767), default=0, metavar="N", help="[default: 0]")
 @click.option("--leader-epoch", type=click.IntRange(0), metavar="N", help="[default: the latest one of each partition, or 0]")
 @click.option(

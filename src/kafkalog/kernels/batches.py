@@ -174,9 +174,9 @@ def _finish_batch(
 
 @kernel
 def write_batches(
-    columns: Columns, starts: Bytes, headers: Bytes, header_stops: Ints, first: Int, is_end: Int, settings: Ints,
-    target: Bytes, fields: Ints,
-) -> tuple[Int, Int, Int, Int]:  # fmt: skip
+    columns: Columns, starts: Bytes, headers: Bytes, header_stops: Ints, first: Int, is_end: Int, settings: Ints, target: Bytes,
+    fields: Ints,
+) -> tuple[Int, Int, Int, Int]:
     """(status, row, batches, bytes): fill `target` with batches of the rows from `first` on, and `fields` with their headers.
 
     A batch ends at MOST_RECORDS, or before it grows beyond MOST_BYTES, unless one record alone is larger; its offsets span 31
@@ -188,9 +188,8 @@ def write_batches(
     keys, key_offsets, key_valid = columns.keys, columns.key_offsets, columns.key_valid
     values, value_offsets, value_valid = columns.values, columns.value_offsets, columns.value_valid
     has_null_keys, has_null_values, has_headers = key_valid.shape[0] > 0, value_valid.shape[0] > 0, header_stops.shape[0] > 0
-    has_starts = starts.shape[0] > 0
     most_records, most_bytes, horizon = settings[MOST_RECORDS], settings[MOST_BYTES], settings[HORIZON]
-    before, room, number = settings[BEFORE], target.shape[0], -1
+    before, room, number, has_starts = settings[BEFORE], target.shape[0], -1, starts.shape[0] > 0
     at = np.uint64(0)
     start = base_offset = base_timestamp = np.int64(0)
     for row in range(first, offsets.shape[0]):

@@ -244,10 +244,10 @@ class _Conversion:
             new.write("timeindex", [index.time_index()])
             if (aborted := segment.siblings.get("txnindex")) is not None:
                 new.write("txnindex", [self.partition.store.read_small(aborted.path, SMALL_FILE)])
-            new.publish()
         except BaseException:
             new.undo()
             raise
+        new.publish()  # from here on a failure leaves what a crash leaves: the next start completes it, or undoes it
         self.result.changed_segments += 1
 
 

@@ -89,6 +89,12 @@ class Checkpoints:
         if said is not None and said > offset:
             self.set(name, offset)
 
+    def raise_to(self, name: str, offset: int) -> None:
+        """Say no less than this, if anything is said."""
+        said = self.offset(name)
+        if said is not None and said < offset:
+            self.set(name, offset)
+
     def _is_ours(self, entry: PartitionOffset) -> bool:
         return (entry.topic, entry.partition) == (self.topic, self.partition)
 

@@ -40,6 +40,7 @@ class Retention:
         assert plan.before is not None
         assert plan.after is not None
         if plan.after.start_offset > plan.before.start_offset:
+            checkpoints.raise_to(names.REPLICATION_CHECKPOINT, plan.after.start_offset)
             checkpoints.set(names.LOG_START_CHECKPOINT, plan.after.start_offset)
 
     def run(self, log: PartitionLog, checkpoints: Checkpoints, progress: Progress) -> dict[str, Any]:

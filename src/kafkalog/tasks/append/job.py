@@ -61,11 +61,17 @@ class JobFile:
         job = self.read()
         if job is None or job.state != BEGUN:
             return None
-        if job.request != request:
+        if job.request != request and not self._left_nothing(job):
             sources = ", ".join(str(source.get("path", source)) for source in job.request["sources"])
             path = os.path.join(self.folder, self.name)
             raise UsageError(f"an append of {sources} was interrupted here: run it again to complete it, or remove {path}")
-        return job
+        return job if job.request == request else None
+
+    def _left_nothing(self, job: Job) -> bool:
+        """Whether it was to make new partitions only, and made none."""
+        return all(
+            start is None and self.fs.kind(os.path.join(self.folder, name)) == "missing" for name, start in job.starts.items()
+        )
 
     def finished(self, request: Mapping[str, Any]) -> Job | None:
         """The job of this request, if it was the last one here, and told what it read."""

@@ -6,6 +6,7 @@ a crash leaves whole batches of what was to come, and the same command goes on b
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -61,7 +62,7 @@ class PartitionAppend:
     folder: str
     is_new: bool
     records: int = 0
-    first_offset: int = -1
+    first_offset: int = -1  # -1: nothing was done, or an interrupted run had done it
     end_offset: int = -1
     size: int = 0  # bytes that were written
 
@@ -142,7 +143,7 @@ class _Append:
         self.fs = fs
         self.progress = progress
         form = options.form
-        form.check()
+        form.check(idempotent=options.idempotent)
         formats = {} if form.magic == 2 else {"message.format.version": MESSAGE_FORMATS[form.magic]}
         self.config = LogConfig.of({**formats, **options.config})
         if self.config.compression_type != "producer":
@@ -208,36 +209,38 @@ class _Append:
     def _producer_id(self, logs: _Logs) -> int:
         if self.form.producer_id >= 0 or not (self.options.idempotent or self.form.transaction):
             return self.form.producer_id
-        known = (producer for log in logs.logs.values() for producer in log.producers.active_producers)
-        return max((producer for producer in known if producer >= FIRST_PRODUCER_ID), default=FIRST_PRODUCER_ID - 1) + 1
+        known = {producer for log in logs.logs.values() for producer in log.producers.active_producers}
+        chosen = FIRST_PRODUCER_ID + self.now_ms  # logs forget producers after a day, so what they know is not enough
+        return next(number for number in itertools.count(chosen) if number not in known)
 
     def _write(self, job: Job, logs: _Logs) -> None:
         form = self._settled_form(job.producer_id, job.now_ms)
-        writers: list[PartitionWriter | None] = []
-        for folder in self.folders:
-            if folder in logs.complete:
-                writers.append(None)
-                continue
-            log = logs.logs[folder]
+        self.result.went_on = bool(logs.complete)
+        writers: dict[str, PartitionWriter] = {}
+        for folder, log in logs.logs.items():
             start = job.starts.get(os.path.basename(folder)) or Start.at_end_of(log, form)
             self.result.went_on |= log.log_end_offset > start.offset
-            writers.append(PartitionWriter(log, form, start))
+            writers[folder] = PartitionWriter(log, form, start)
+        counts = [0] * len(self.folders)
         for table in self._tables(job.now_ms):
             for number, part in self._parts(table):
-                if (writer := writers[number]) is not None:
+                counts[number] += part.num_rows
+                if (writer := writers.get(self.folders[number])) is not None:
                     writer.add(part)
-        for folder, writer in zip(self.folders, writers, strict=True):
-            if writer is not None:
+        for folder, count in zip(self.folders, counts, strict=True):
+            part = self._part(folder, count, is_new=folder in logs.staged or folder in logs.complete)
+            if (writer := writers.get(folder)) is not None:
                 writer.finish()
-                self._note(folder, writer, is_new=folder in logs.staged)
+                part.first_offset, part.end_offset = writer.start.offset, writer.log.log_end_offset
+                part.size = writer.appended_bytes
 
-    def _note(self, folder: str, writer: PartitionWriter, *, is_new: bool) -> None:
-        log, start = writer.log, writer.start.offset
-        part = PartitionAppend(
-            log.partition, folder, is_new, writer.record_count, start, log.log_end_offset, writer.appended_bytes
-        )
+    def _part(self, folder: str, count: int, *, is_new: bool) -> PartitionAppend:
+        name = names.parse_folder_name(os.path.basename(folder))
+        assert name is not None
+        part = PartitionAppend(name.partition, folder, is_new, count)
         self.result.partitions.append(part)
-        self.result.records += writer.record_count
+        self.result.records += count
+        return part
 
     def _tables(self, now_ms: int) -> Iterator[pa.Table]:
         for source in self.sources:
@@ -246,7 +249,7 @@ class _Append:
                 self.progress(table.nbytes)
 
     def _parts(self, table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-        if len(self.folders) == 1:
+        if len(self.folders) == 1 and not self.options.own_partitions:
             yield 0, table
             return
         chosen = self.partitioner.partitions(table)
@@ -260,11 +263,7 @@ class _Append:
             for number, part in self._parts(table):
                 counts[number] += part.num_rows
         for folder, count in zip(self.folders, counts, strict=True):
-            name = names.parse_folder_name(os.path.basename(folder))
-            assert name is not None
-            is_new = self.fs.kind(folder) == "missing"
-            self.result.partitions.append(PartitionAppend(name.partition, folder, is_new, count))
-        self.result.records = sum(counts)
+            self._part(folder, count, is_new=self.fs.kind(folder) == "missing")
         return self.result
 
 

@@ -35,9 +35,9 @@ class Form:
     leader_epoch: int | None = None
     now_ms: int = -1
 
-    def check(self) -> None:
+    def check(self, *, idempotent: bool) -> None:
         """UsageError for what cannot go together."""
-        if self.magic < 2 and (self.producer_id >= 0 or self.transaction):
+        if self.magic < 2 and (idempotent or self.producer_id >= 0 or self.transaction):
             raise UsageError(f"v{self.magic} messages know neither producers nor transactions; write v2 batches")
         if self.magic < 2 and codecs.codec_id(self.codec) > message.MAX_CODEC:
             raise UsageError(f"{self.codec} does not exist in v{self.magic} messages")

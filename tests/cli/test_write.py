@@ -1,0 +1,264 @@
+"""`kafkalog append`, `convert`, `compact`, `retain`, `truncate` and `recover` as a user types them: what they say and leave."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kafkalog.storage.lock import broker_lock
+from tests.unit.small_logs import FIRST_TIME, made_batch, read_offsets, read_rows, write_segment
+from tests.unit.test_salvage import damaged, tree
+
+from .runner import COMMAND, Run
+
+CHANGES = {
+    "convert": ("--codec", "gzip"),
+    "compact": ("--roll",),
+    "retain": ("--start-offset", "25"),
+    "truncate": ("--to-offset", "35"),
+    "recover": ("--whole",),
+}
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "records.jsonl"
+    path.write_text("".join(json.dumps({"key": f"k{n % 5}", "value": f"v{n}", "timestamp": n}) + "\n" for n in range(100)))
+    return path
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> Path:
+    folder = tmp_path / "data" / "orders-0"
+    for base in (0, 20, 40):
+        write_segment(folder, base, made_batch(base), made_batch(base + 10))
+    return folder
+
+
+# append
+
+
+def test_append_makes_a_topic_and_goes_on_at_its_end(run: Run, source: Path, tmp_path: Path) -> None:
+    to = ("--to", tmp_path / "data", "--topic", "orders")
+    ended = run("append", source, *to, "--partitions", "3", "--codec", "lz4")
+    assert ended.code == 0
+    assert ended.text.startswith(f"orders: written, 100 records, in {tmp_path / 'data'}\n")
+    assert len(read_offsets(tmp_path / "data")) == 100
+    assert run("verify", tmp_path / "data").code == 0
+    again = run("append", source, *to, "--json")
+    assert json.loads(again.text)["state"] == "written", "other options are another append"
+    same = run("append", source, *to, "--json")
+    assert json.loads(same.text)["state"] == "already there"
+    assert len(read_offsets(tmp_path / "data")) == 200
+    assert json.loads(run("append", source, *to, "--again", "--json").text)["state"] == "written"
+    assert len(read_offsets(tmp_path / "data")) == 300
+
+
+def test_what_cat_writes_append_reads(run: Run, source: Path, tmp_path: Path) -> None:
+    run("append", source, "--to", tmp_path / "first" / "orders-0")
+    (tmp_path / "copy.jsonl").write_bytes(run("cat", tmp_path / "first", "--format", "json").out)
+    (tmp_path / "copy.csv").write_bytes(run("cat", tmp_path / "first", "--format", "csv", "--headers").out)
+    expected = read_rows(tmp_path / "first", columns=["offset", "timestamp_ms", "key", "value", "headers_raw"])
+    for name in ("copy.jsonl", "copy.csv"):
+        assert run("append", tmp_path / name, "--to", tmp_path / name.replace(".", "-") / "orders-0").code == 0
+        found = read_rows(tmp_path / name.replace(".", "-"), columns=["offset", "timestamp_ms", "key", "value", "headers_raw"])
+        assert found == expected
+
+
+def test_append_reads_standard_input(tmp_path: Path) -> None:
+    command = [*COMMAND, "append", "-", "--to", str(tmp_path / "orders-0"), "--magic", "1", "--codec", "gzip"]
+    done = subprocess.run(command, input=b'{"key": "a", "value": "b"}\n17\n', capture_output=True, timeout=120, check=True)
+    assert b"orders: written, 2 records" in done.stdout
+    assert read_rows(tmp_path, columns=["key", "value", "magic"]) == [
+        {"key": b"a", "value": b"b", "magic": 1},
+        {"key": None, "value": b"17", "magic": 1},
+    ]
+
+
+@pytest.mark.parametrize(("end", "visible"), [("commit", 100), ("abort", 0), ("open", 0)])
+def test_a_transaction_is_all_or_nothing_for_readers_of_committed_records(
+    run: Run, source: Path, tmp_path: Path, end: str, visible: int
+) -> None:
+    assert run("append", source, "--to", tmp_path / "orders-0", "--transactional", "--end", end).code == 0
+    assert len(read_offsets(tmp_path / "orders-0", isolation="read_committed")) == visible
+    assert len(read_offsets(tmp_path / "orders-0")) == 100
+    assert run("verify", tmp_path / "orders-0").code == 0
+
+
+def test_a_dry_run_counts_and_writes_nothing(run: Run, source: Path, tmp_path: Path) -> None:
+    before = tree(tmp_path)
+    ended = run("append", source, "--to", tmp_path / "data", "--topic", "orders", "--partitions", "2", "--dry-run", "--json")
+    told = json.loads(ended.text)
+    assert (told["state"], told["records"]) == ("not written", 100)
+    assert sum(part["records"] for part in told["partitions"]) == 100
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--to", "data"], "no partition's folder is named so"),
+        (["--to", "data/orders-0", "--partitions", "2"], "give --topic"),
+        (["--to", "data/orders-0", "--magic", "1", "--idempotent"], "know neither producers nor transactions"),
+        (["--to", "data/orders-0", "--config", "segment.bytes"], "write NAME=VALUE"),
+        (["--to", "data/orders-0", "--config", "no.such=1"], "no such setting of a topic: no.such"),
+        (["--to", "data/orders-0", "--config", "max.message.bytes=50"], "bytes"),
+        (["--to", "data/orders-0", "--config", "message.timestamp.before.max.ms=1000"], "timestamp"),
+        (["--to", "data", "--topic", "orders", "--partitioner", "record"], "names no partition"),
+    ],
+)
+def test_what_cannot_be_appended_is_refused_and_leaves_nothing(
+    run: Run, source: Path, tmp_path: Path, arguments: list[str], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ended = run("append", source, *arguments)
+    assert ended.code == 2, ended.errors
+    assert words in ended.errors
+    assert not (tmp_path / "data" / "orders-0").exists()
+
+
+def test_another_append_does_not_take_the_place_of_one_that_was_interrupted(run: Run, source: Path, tmp_path: Path) -> None:
+    run("append", source, "--to", tmp_path / "orders-0")
+    job = tmp_path / ".orders-0.append.json"
+    job.write_text(job.read_text().replace('"state": "done"', '"state": "begun"'))
+    other = tmp_path / "other.jsonl"
+    other.write_text("1\n")
+    refused = run("append", other, "--to", tmp_path / "orders-0")
+    assert refused.code == 2
+    assert "was interrupted here: run it again to complete it" in refused.errors
+    assert "went on behind" in run("append", source, "--to", tmp_path / "orders-0").text
+    assert len(read_offsets(tmp_path / "orders-0")) == 100
+
+
+def test_an_append_that_was_interrupted_before_anything_appeared_is_in_nobody_s_way(
+    run: Run, source: Path, tmp_path: Path
+) -> None:
+    run("append", source, "--to", tmp_path / "orders-0")
+    job = tmp_path / ".orders-0.append.json"
+    job.write_text(job.read_text().replace('"state": "done"', '"state": "begun"'))
+    shutil.rmtree(tmp_path / "orders-0")
+    other = tmp_path / "other.jsonl"
+    other.write_text("1\n")
+    assert run("append", other, "--to", tmp_path / "orders-0").code == 0
+    assert read_offsets(tmp_path / "orders-0") == [0]
+
+
+# the others
+
+
+@pytest.mark.parametrize("command", CHANGES)
+def test_a_plan_comes_before_and_a_dry_run_ends_there(run: Run, orders: Path, tmp_path: Path, command: str) -> None:
+    before = tree(tmp_path)
+    for place in (("--in-place",), ("--out", tmp_path / "out")):
+        ended = run(command, orders, *CHANGES[command], *place, "--dry-run")
+        assert (ended.code, ended.errors) == (0, "")
+        assert ended.text.startswith("orders-0: plan: ")
+        assert "written" not in ended.text.replace("to be written anew", "")
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize("command", CHANGES)
+def test_the_source_is_only_read_and_a_second_run_finds_the_first(run: Run, orders: Path, tmp_path: Path, command: str) -> None:
+    before = tree(orders)
+    out = ("--out", tmp_path / "out")
+    assert f"orders-0: written, {tmp_path / 'out' / 'orders-0'}" in run(command, orders, *CHANGES[command], *out).text
+    assert tree(orders) == before
+    assert run("verify", tmp_path / "out").code == 0
+    written = tree(tmp_path / "out")
+    again = run(command, orders, *CHANGES[command], *out)
+    assert (again.code, "already there" in again.text) == (0, True)
+    assert tree(tmp_path / "out") == written
+    write_segment(orders, 60, made_batch(60))
+    other = run(command, orders, *CHANGES[command], *out)
+    assert other.code == 2
+    assert "holds something else" in other.errors
+
+
+@pytest.mark.parametrize("command", CHANGES)
+def test_in_place_it_is_done_once_and_no_marker_stays(run: Run, orders: Path, command: str) -> None:
+    marker = orders.parent / ".kafka_cleanshutdown"
+    marker.touch()
+    assert "orders-0: written" in run(command, orders, *CHANGES[command], "--in-place").text
+    assert not marker.exists()
+    assert run("verify", orders).code == 0
+    done = tree(orders)
+    marker.touch()
+    again = run(command, orders, *CHANGES[command], "--in-place", "--json")
+    assert json.loads(again.text)["state"] == "already there"
+    assert tree(orders) == done
+    assert marker.exists(), "nothing was touched"
+
+
+def test_a_broker_s_directory_is_its_own_while_it_runs(run: Run, orders: Path) -> None:
+    (orders.parent / ".lock").touch()
+    child = os.fork()
+    if child == 0:  # record locks do not hold against their own process
+        with broker_lock(str(orders.parent)):
+            os.write(1, b"")
+            signal_file = orders.parent / "held"
+            signal_file.touch()
+            while signal_file.exists():
+                os.sched_yield()
+        os._exit(0)
+    while not (orders.parent / "held").exists():
+        os.sched_yield()
+    try:
+        for command, options in CHANGES.items():
+            ended = run(command, orders, *options, "--in-place")
+            assert (ended.code, "a broker is running" in ended.errors) == (4, True), command
+        ended = run("append", __file__, "--format", "lines", "--to", orders)
+        assert (ended.code, "a broker is running" in ended.errors) == (4, True)
+    finally:
+        (orders.parent / "held").unlink()
+        os.waitpid(child, 0)
+
+
+def test_checkpoints_of_the_directory_stay_true(run: Run, orders: Path) -> None:
+    data = orders.parent
+    names = ("recovery-point", "replication", "cleaner")
+    for name in names:
+        (data / f"{name}-offset-checkpoint").write_text("0\n2\norders 0 55\nother 3 7\n")
+    assert run("truncate", orders, "--to-offset", "33", "--in-place").code == 0
+    for name in names:
+        assert (data / f"{name}-offset-checkpoint").read_text() == "0\n2\nother 3 7\norders 0 30\n", name
+    assert run("retain", orders, "--start-offset", "22", "--in-place").code == 0
+    assert (data / "log-start-offset-checkpoint").read_text() == "0\n1\norders 0 22\n"
+    assert read_offsets(data, topics=["orders"]) == list(range(22, 30))
+
+
+def test_retention_wants_to_be_told(run: Run, orders: Path) -> None:
+    ended = run("retain", orders, "--in-place")
+    assert ended.code == 2
+    assert "say what need not be kept" in ended.errors
+    now = str(FIRST_TIME + 40 + 1000)
+    assert run("retain", orders, "--config", "retention.ms=1010", "--now", now, "--in-place").code == 0
+    assert read_offsets(orders) == list(range(20, 60))
+    assert run("retain", orders, "--config", "retention.bytes=542", "--in-place").code == 0
+    assert read_offsets(orders) == list(range(40, 60))
+    beyond = run("retain", orders, "--start-offset", "100", "--in-place")
+    assert (beyond.code, "the log ends at 60" in beyond.errors) == (2, True)
+
+
+def test_damage_is_refused_but_by_recover_which_says_so(run: Run, orders: Path) -> None:
+    write_segment(orders, 20, made_batch(20), damaged(made_batch(30)))
+    for command in ("compact", "retain", "truncate"):
+        before = tree(orders)
+        ended = run(command, orders, *CHANGES[command], "--in-place")
+        assert ended.code == 1
+        assert "salvage" in ended.errors
+        assert tree(orders) == before
+    ended = run("recover", orders, "--in-place")
+    assert ended.code == 1
+    assert "cut off at the first damage" in ended.text
+    assert read_offsets(orders) == list(range(30))
+
+
+def test_a_torn_tail_is_no_damage(run: Run, orders: Path) -> None:
+    write_segment(orders, 40, made_batch(40), made_batch(50)[:-5])
+    assert run("retain", orders, "--start-offset", "5", "--in-place").code == 0
+    assert read_offsets(orders) == list(range(5, 50))

@@ -1,0 +1,92 @@
+"""Changing whole logs through the engine, where the command line's tests do not look: formats, passes, replicas of the truth."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import kafkalog
+from kafkalog.tasks.compact import compact
+from kafkalog.tasks.maintenance import Place
+from tests.unit.small_logs import FIRST_TIME, made_batch, read_offsets, read_rows, write_segment
+
+DAY_MS = 86_400_000
+SMALL = {"internal.segment.bytes": "4000"}
+
+
+def keyed(count: int, keys: int, start: int = 0) -> pa.Table:
+    numbers = range(start, start + count)
+    return pa.table(
+        {
+            "key": pa.array([b"k%d" % (number % keys) for number in numbers], pa.binary()),
+            "value": pa.array([None if number % 11 == 0 else b"v%d" % number for number in numbers], pa.binary()),
+            "timestamp_ms": pa.array([FIRST_TIME + number for number in numbers], pa.int64()),
+        }
+    )
+
+
+def latest(folder: Path) -> dict[bytes, bytes]:
+    """What a consumer ends up with per key; a tombstone is nothing."""
+    found: dict[bytes, bytes | None] = {}
+    for row in read_rows(folder, columns=["key", "value"]):
+        found[row["key"]] = row["value"]
+    return {key: value for key, value in found.items() if value is not None}
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+def test_a_consumer_ends_up_with_the_same_after_compaction_and_twice_is_as_once(tmp_path: Path, magic: int, codec: str) -> None:
+    folder = tmp_path / "orders-0"
+    for turn in range(3):
+        kafkalog.append(keyed(400, 37, 400 * turn), folder, magic=magic, codec=codec, batch_bytes=1000, config=SMALL)
+    before = latest(folder)
+    now = FIRST_TIME + 30 * DAY_MS
+    (result,) = kafkalog.compact(folder, in_place=True, roll=True, config=SMALL, now_ms=now)
+    assert result.details["records_kept"] < 100
+    assert latest(folder) == before
+    rows = read_rows(folder, columns=["offset", "key", "value"])
+    kafkalog.compact(folder, in_place=True, roll=True, whole=True, config=SMALL, now_ms=now)
+    assert latest(folder) == before
+    assert read_rows(folder, columns=["offset", "key", "value"]) == rows
+    (third,) = kafkalog.compact(folder, in_place=True, roll=True, config=SMALL, now_ms=now)
+    assert third.state == "already there"
+    assert list(kafkalog.verify(folder)) == []
+
+
+def test_a_map_that_is_too_small_takes_more_passes(tmp_path: Path) -> None:
+    folder = tmp_path / "orders-0"
+    for turn in range(8):
+        kafkalog.append(keyed(400, 397, 400 * turn), folder, config=SMALL)
+    before = latest(folder)
+    place = Place(tmp_path / "out", now_ms=FIRST_TIME)
+    (result,) = compact(folder, place, SMALL, roll=True, map_bytes=24 * 300)
+    assert result.details["passes"] > 1
+    assert latest(tmp_path / "out" / "orders-0") == before
+
+
+def test_the_start_of_a_log_goes_with_a_copy_of_it(tmp_path: Path) -> None:
+    folder = tmp_path / "data" / "orders-0"
+    write_segment(folder, 0, made_batch(0), made_batch(10))
+    (tmp_path / "data" / "log-start-offset-checkpoint").write_text("0\n1\norders 0 7\n")
+    kafkalog.convert(tmp_path / "data", out=tmp_path / "converted", codec="gzip")
+    kafkalog.truncate(tmp_path / "data", 15, out=tmp_path / "cut")
+    assert read_offsets(tmp_path / "converted") == list(range(7, 20))
+    assert read_offsets(tmp_path / "cut") == list(range(7, 10))
+
+
+def test_what_a_broker_left_half_way_is_completed_first(tmp_path: Path) -> None:
+    """A `.swap` file is complete and only waits to replace the old segment; a `.cleaned` one is not, and goes."""
+    folder = tmp_path / "orders-0"
+    write_segment(folder, 0, made_batch(0), made_batch(10))
+    write_segment(folder, 20, made_batch(20))
+    (folder / f"{0:020d}.log.swap").write_bytes(made_batch(10))
+    (folder / f"{20:020d}.log.cleaned").write_bytes(b"half")
+    (planned,) = kafkalog.truncate(folder, 25, in_place=True, dry_run=True)
+    assert planned.before is not None
+    assert planned.before.size == 2 * len(made_batch(10))
+    assert (folder / f"{0:020d}.log.swap").exists(), "a plan changes nothing"
+    kafkalog.convert(folder, in_place=True, codec="gzip")
+    assert read_offsets(folder) == list(range(10, 30))
+    assert not [path for path in folder.iterdir() if path.suffix in (".swap", ".cleaned", ".deleted")]
