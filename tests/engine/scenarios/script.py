@@ -45,6 +45,7 @@ class Script:
     name: str
     operations: list[Operation] = field(default_factory=list)
     is_open: bool = False
+    recompresses: bool = False
 
     def do(self, operation: str, refused: str | None = None, gives: Mapping[str, Any] | None = None, **fields: Any) -> None:
         line = json.dumps({"op": operation, **fields}, separators=(",", ":"))
@@ -140,7 +141,7 @@ class Script:
                 lying |= pending and line.get("clean", clean)
                 pending = False
         settings = json.dumps([line["config"] for line in lines if "config" in line])
-        return damaged, lying, "compress" in settings or self.name.startswith("recompress") or "compact" in settings
+        return damaged, lying, self.recompresses or "compress" in settings or "compact" in settings
 
 
 PLAIN_OPERATIONS: Final = frozenset(
