@@ -403,6 +403,28 @@ class InvalidOffset(LogRefusal):
     kafka_name = "InvalidOffsetException"
 
 
+class SegmentOffsetOverflow(LogRefusal):
+    """An offset too far from the base offset of its segment. `segment` is that segment: opening a log splits it."""
+
+    kafka_name = "LogSegmentOffsetOverflowException"
+
+    def __init__(self, message: str, segment: object) -> None:
+        super().__init__(message)
+        self.segment = segment
+
+
+class IndexOffsetOverflow(LogRefusal):
+    """An offset too far from the base offset of its index."""
+
+    kafka_name = "IndexOffsetOverflowException"
+
+
+class CorruptIndex(LogRefusal):
+    """An index file that cannot be what was written; it is made anew."""
+
+    kafka_name = "CorruptIndexException"
+
+
 class OutOfOrderSequence(LogRefusal):
     """Sequence numbers of an idempotent producer that do not follow the last ones."""
 
@@ -431,3 +453,9 @@ class PolicyViolation(LogRefusal):
     """An operation that the topic's cleanup.policy forbids."""
 
     kafka_name = "PolicyViolationException"
+
+
+class CleaningFailed(LogRefusal):
+    """A log of which nobody can tell what is to be cleaned; `__cause__` says why."""
+
+    kafka_name = "LogCleaningException"

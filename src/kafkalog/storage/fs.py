@@ -1,7 +1,8 @@
 """The steps that writing is made of, as one small interface with two implementations.
 
 `LocalFs` is the real one. `simulated.SimulatedFs` keeps what a disk would keep, so that tests can cut its power after every step.
-Nothing here is durable by itself: `publish.py` puts the steps in the order that survives a crash, and is the only user of them.
+Nothing here is durable by itself. `publish.py` puts the steps in the order that survives a crash for files that appear as a whole;
+the partition log (`log/engine`) does so for files that grow, by Kafka's own rules of what recovery can make whole again.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ Buffer = bytes | bytearray | memoryview
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OLD_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+_CHANGED_FILE = os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -36,8 +38,45 @@ class NewFile(Protocol):
     def close(self) -> None: ...
 
 
+class OpenFile(Protocol):
+    """A file that is read and changed in place."""
+
+    @property
+    def size(self) -> int: ...
+
+    def read(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes: fewer only at the end of the file."""
+        ...
+
+    def write(self, position: int, data: Buffer) -> None:
+        """All of `data`, over what is there or behind it."""
+        ...
+
+    def truncate(self, size: int) -> None:
+        """Cut the file, or let it grow with zeros."""
+        ...
+
+    def sync(self) -> None:
+        """Make what was written durable. After an error nobody knows what is on the disk, so it is never called again."""
+        ...
+
+    def close(self) -> None: ...
+
+
 class Fs(Protocol):
     """A file system for writing. Everything raises OSError."""
+
+    def open(self, path: str, *, create: bool = False) -> OpenFile:
+        """The file at `path` for changes in place; FileNotFoundError if there is none, unless it may be made."""
+        ...
+
+    def size(self, path: str) -> int: ...
+
+    def modified_ms(self, path: str) -> int:
+        """When the file was last written, in milliseconds since 1970."""
+        ...
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None: ...
 
     def create(self, path: str) -> NewFile:
         """A new file; FileExistsError if there is anything at `path`."""
@@ -96,8 +135,54 @@ class _LocalNewFile:
             os.close(descriptor)
 
 
+class _LocalOpenFile:
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    @property
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def read(self, position: int, size: int) -> bytes:
+        data = os.pread(self._descriptor, size, position)
+        while len(data) < size and (more := os.pread(self._descriptor, size - len(data), position + len(data))):
+            data += more
+        return data
+
+    def write(self, position: int, data: Buffer) -> None:
+        written = os.pwrite(self._descriptor, data, position)
+        remaining = memoryview(data).cast("B")[written:]
+        while remaining:
+            position += written
+            written = os.pwrite(self._descriptor, remaining, position)
+            remaining = remaining[written:]
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._descriptor, size)
+
+    def sync(self) -> None:
+        os.fsync(self._descriptor)
+
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
 class LocalFs:
     """The file system of this machine."""
+
+    def open(self, path: str, *, create: bool = False) -> OpenFile:
+        return _LocalOpenFile(os.open(path, _CHANGED_FILE | (os.O_CREAT if create else 0), 0o666))
+
+    def size(self, path: str) -> int:
+        return os.lstat(path).st_size
+
+    def modified_ms(self, path: str) -> int:
+        return os.lstat(path).st_mtime_ns // 1_000_000
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000), follow_symlinks=False)
 
     def create(self, path: str) -> NewFile:
         return _LocalNewFile(os.open(path, _NEW_FILE, 0o666))

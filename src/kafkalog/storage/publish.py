@@ -67,12 +67,12 @@ def make_folders(fs: Fs, path: str) -> None:
         fs.sync_folder(os.path.dirname(path))
 
 
-def replace_file(fs: Fs, path: str, parts: Iterable[Buffer]) -> None:
+def replace_file(fs: Fs, path: str, parts: Iterable[Buffer], temporary: str | None = None) -> None:
     """The file of these parts, in one step in the place of what was at `path`; it stays there once its folder is synced.
 
-    The caller holds a lock against other writers.
+    It is written at `temporary`, beside its place. The caller holds a lock against other writers.
     """
-    temporary = unfinished_path(path)
+    temporary = temporary or unfinished_path(path)
     with writing(path):
         with suppress(FileNotFoundError):
             fs.remove(temporary)

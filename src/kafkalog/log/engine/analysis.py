@@ -1,0 +1,109 @@
+"""The first look at a set that is to be appended: whether each of its entries is whole and intact, and what they say together."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafkalog import codecs
+from kafkalog.errors import CorruptRecord, InvalidRecord, OffsetsOutOfOrder, RecordTooLarge
+
+from .entries import NO_LEADER_EPOCH, NO_TIMESTAMP, Buffer, Entry, iter_entries
+from .offsets import AppendOrigin
+
+UNKNOWN_OFFSET: Final = -1
+MAX_OFFSETS_SHOWN: Final = 10
+
+
+class AppendInfo:
+    """What the entries of a set say together, and, once they are appended, where they went.
+
+    `first_offset` is unknown when the first entry is v0 or v1; then `last_offset_of_first_batch` stands in. `valid_bytes` leaves
+    out a tail that is no whole entry, and what a newer leader wrote.
+    """
+
+    __slots__ = (
+        "first_offset",
+        "last_leader_epoch",
+        "last_offset",
+        "last_offset_of_first_batch",
+        "log_append_time",
+        "log_start_offset",
+        "max_timestamp",
+        "records_converted",
+        "source_codec",
+        "valid_bytes",
+    )
+
+    def __init__(self) -> None:
+        self.first_offset = UNKNOWN_OFFSET
+        self.last_offset = UNKNOWN_OFFSET
+        self.last_offset_of_first_batch = UNKNOWN_OFFSET
+        self.last_leader_epoch = NO_LEADER_EPOCH
+        self.max_timestamp = NO_TIMESTAMP
+        self.log_append_time = NO_TIMESTAMP
+        self.log_start_offset = UNKNOWN_OFFSET
+        self.source_codec = codecs.NONE
+        self.valid_bytes = 0
+        self.records_converted = 0
+
+    @property
+    def first_or_last_offset_of_first_batch(self) -> int:
+        return self.last_offset_of_first_batch if self.first_offset == UNKNOWN_OFFSET else self.first_offset
+
+    @property
+    def message_count(self) -> int:
+        """How many offsets the set takes; 0 if that is not known."""
+        if self.first_offset < 0 or self.last_offset < 0:
+            return 0
+        return self.last_offset - self.first_offset + 1
+
+
+def analyze(
+    data: Buffer, origin: AppendOrigin, leader_epoch: int, *, max_message_bytes: int | None, offsets_assigned: bool
+) -> AppendInfo:
+    """What the entries of `data` say; LogRefusal at one that is damaged, too large or out of order.
+
+    `max_message_bytes` None: any size goes. `offsets_assigned`: offsets are final, so they have to rise.
+    """
+    info = AppendInfo()
+    is_first = True
+    skips = False
+    for entry in iter_entries(data):
+        _check_origin(entry, origin, leader_epoch)
+        # What a leader sent after it lost its leadership is not yet ours to take.
+        skips = skips or (origin is AppendOrigin.REPLICATION and entry.partition_leader_epoch > leader_epoch)
+        if skips:
+            continue
+        last_offset = entry.last_offset
+        rises = last_offset > info.last_offset
+        if is_first:
+            if entry.magic >= 2:
+                info.first_offset = entry.base_offset
+            info.last_offset_of_first_batch = last_offset
+            is_first = False
+        info.last_offset = last_offset
+        info.last_leader_epoch = entry.partition_leader_epoch
+        if max_message_bytes is not None and entry.size > max_message_bytes:
+            raise RecordTooLarge(f"a batch of {entry.size} bytes; max.message.bytes is {max_message_bytes}")
+        if not entry.is_valid:
+            raise CorruptRecord(f"the checksum of the batch at byte {entry.position} does not fit its {entry.size} bytes")
+        if entry.max_timestamp > info.max_timestamp:
+            info.max_timestamp = entry.max_timestamp
+        info.valid_bytes += entry.size
+        info.source_codec = entry.codec or info.source_codec
+        if offsets_assigned and not rises:
+            raise OffsetsOutOfOrder(f"offsets do not rise: {describe_offsets(data)}")
+    return info
+
+
+def describe_offsets(data: Buffer) -> str:
+    """The first offsets of the records in `data`."""
+    offsets = [str(record.offset) for entry in iter_entries(data) for record in entry]
+    return ", ".join(offsets[:MAX_OFFSETS_SHOWN]) + (", …" if len(offsets) > MAX_OFFSETS_SHOWN else "")
+
+
+def _check_origin(entry: Entry, origin: AppendOrigin, leader_epoch: int) -> None:
+    if origin is AppendOrigin.RAFT_LEADER and entry.partition_leader_epoch != leader_epoch:
+        raise InvalidRecord(f"a batch of epoch {entry.partition_leader_epoch} from the Raft leader of epoch {leader_epoch}")
+    if origin is AppendOrigin.CLIENT and entry.magic >= 2 and entry.base_offset != 0:
+        raise InvalidRecord(f"a client's batch begins at offset 0; this one at {entry.base_offset}")

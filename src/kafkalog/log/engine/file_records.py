@@ -1,0 +1,161 @@
+"""The `.log` file of a segment: entries behind each other, walked by the rules of a broker.
+
+A walk raises CorruptRecord at an entry that is smaller than any can be, and ends quietly before one that is not whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from kafkalog.errors import CorruptRecord, InvalidArgument, LogRefusal
+from kafkalog.storage.fs import Buffer, Fs
+
+from .entries import FRONT_SIZE, Entry, entry_at, file_entry_size
+from .offsets import NO_TIMESTAMP
+
+MAX_SIZE: Final = (1 << 31) - 1
+SMALLEST_READ: Final = 1 << 13  # a lookup by index ends within index.interval.bytes, 4 KiB if nobody changed it
+LARGEST_READ: Final = 1 << 20
+
+
+class EntryPlace(NamedTuple):
+    """Where an entry begins."""
+
+    offset: int
+    position: int
+    size: int
+
+
+class TimestampAndOffset(NamedTuple):
+    """A record or batch found by its timestamp; the epoch is -1 if it says none."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int = -1
+
+
+class FileRecords:
+    """A `.log` file that is open. `size` is how much of it holds entries: a preallocated file is longer."""
+
+    def __init__(self, fs: Fs, path: str, *, exists: bool = False, initial_size: int = 0, preallocate: bool = False) -> None:
+        self.fs = fs
+        self.path = path
+        self._file = fs.open(path, create=True)
+        self.size = self._file.size
+        if preallocate and not exists:
+            self._file.truncate(initial_size)
+            self.size = 0
+        if self.size > MAX_SIZE:
+            raise LogRefusal(f"{path}: a segment of {self.size} bytes; at most {MAX_SIZE} are allowed")
+        self._is_open = True
+
+    def read(self, position: int, size: int) -> bytes:
+        return self._file.read(position, size)
+
+    def append(self, data: Buffer) -> None:
+        if len(data) > MAX_SIZE - self.size:
+            raise InvalidArgument(f"{self.path}: {len(data)} more bytes do not fit behind {self.size}")
+        self._file.write(self.size, data)
+        self.size += len(data)
+
+    def truncate_to(self, size: int) -> int:
+        """Cut the file; the number of bytes of entries that went."""
+        before = self.size
+        if not 0 <= size <= before:
+            raise LogRefusal(f"{self.path}: cannot cut {before} bytes to {size}")
+        if size < self._file.size:
+            self._file.truncate(size)
+            self.size = size
+        return before - size
+
+    def trim(self) -> None:
+        """Give back what was allocated beyond the entries."""
+        self.truncate_to(self.size)
+
+    def sync(self) -> None:
+        self._file.sync()
+
+    def close(self) -> None:
+        """Make the entries durable, and let the file go."""
+        if self._is_open:
+            self.sync()
+            self.trim()
+            self.close_handlers()
+
+    def close_handlers(self) -> None:
+        self._is_open = False
+        self._file.close()
+
+    def rename(self, path: str) -> None:
+        try:
+            self.fs.rename(self.path, path)
+        finally:
+            self.path = path
+
+    def delete_if_exists(self) -> None:
+        self.close_handlers()
+        with suppress(FileNotFoundError):
+            self.fs.remove(self.path)
+
+    def slice_size(self, position: int, size: int) -> int:
+        """How many of `size` bytes from `position` on there are."""
+        if not 0 <= position <= self.size or size < 0:
+            raise InvalidArgument(f"{self.path}: {size} bytes at {position} cannot be read; there are {self.size}")
+        return min(size, self.size - position)
+
+    def iter_entries(self, start: int = 0, stop: int | None = None) -> Iterator[Entry]:
+        """The whole entries between two positions."""
+        stop = self.size if stop is None else stop
+        data, at = b"", start  # `data` was read from position `at`
+        next_read = SMALLEST_READ
+        position = start
+        while (left := stop - position) > FRONT_SIZE:
+            if position - at + FRONT_SIZE > len(data):
+                data, at = self._read(position, min(left, next_read), FRONT_SIZE), position
+                next_read = min(2 * next_read, LARGEST_READ)
+            size = file_entry_size(data, position - at, left)
+            if size is None:
+                return
+            if position - at + size > len(data):
+                data, at = self._read(position, max(size, min(left, next_read)), size), position
+            yield entry_at(data, position - at, position)
+            position += size
+
+    def _read(self, position: int, size: int, least: int) -> bytes:
+        data = self._file.read(position, size)
+        if len(data) < least:
+            raise CorruptRecord(f"{self.path}: the file ends before byte {position + least}, though it was larger before")
+        return data
+
+    def find_offset(self, offset: int, position: int) -> EntryPlace | None:
+        """The entry that holds `offset`, or the next one behind it, of those from `position` on."""
+        before: Entry | None = None
+        for entry in self.iter_entries(position):
+            base_offset = entry.base_offset
+            if base_offset >= offset:
+                if base_offset > offset and before is not None and before.last_offset >= offset:
+                    return EntryPlace(before.base_offset, before.position, before.size)
+                return EntryPlace(base_offset, entry.position, entry.size)
+            before = entry
+        if before is not None and before.last_offset >= offset:
+            return EntryPlace(before.base_offset, before.position, before.size)
+        return None
+
+    def find_timestamp(self, timestamp: int, position: int, start_offset: int) -> TimestampAndOffset | None:
+        """The first record from `position` and `start_offset` on that is not older than `timestamp`."""
+        for entry in self.iter_entries(position):
+            if entry.max_timestamp >= timestamp:
+                for record in entry:
+                    if record.timestamp >= timestamp and record.offset >= start_offset:
+                        return TimestampAndOffset(record.timestamp, record.offset, entry.partition_leader_epoch)
+        return None
+
+    def largest_timestamp_after(self, position: int) -> TimestampAndOffset:
+        """The greatest timestamp of the entries from `position` on, and the last offset of the first entry that has it."""
+        found = TimestampAndOffset(NO_TIMESTAMP, -1)
+        for entry in self.iter_entries(position):
+            if entry.max_timestamp > found.timestamp:
+                found = TimestampAndOffset(entry.max_timestamp, entry.last_offset, entry.partition_leader_epoch)
+        return found

@@ -1,0 +1,339 @@
+"""The offset index and the time index of a segment, as files that are filled.
+
+An index is made on first use, at its largest size. Entries are written in place one behind the other; cutting an index only
+lowers their count, so old entries may stay behind it until the file is trimmed, when its segment is rolled or closed. An index
+file that is there counts as full of entries: what a crash left is made anew by recovery.
+"""
+
+from __future__ import annotations
+
+import struct
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import suppress
+from typing import ClassVar, Final, Generic, TypeVar
+
+from kafkalog.errors import CorruptIndex, IndexOffsetOverflow, InvalidArgument, InvalidOffset, InvalidState
+from kafkalog.storage.fs import Fs, OpenFile
+
+from .offsets import NO_TIMESTAMP, OffsetPosition, TimestampOffset
+
+MAX_RELATIVE_OFFSET: Final = (1 << 31) - 1
+WARM_BYTES: Final = 8192  # searched first: lookups are mostly near the end
+
+
+class SegmentIndex(ABC):
+    """What both kinds of index have in common: a file of `entry_count` entries, with room for `max_entries`."""
+
+    LAYOUT: ClassVar[struct.Struct]
+
+    def __init__(self, fs: Fs, path: str, base_offset: int, max_size: int) -> None:
+        self.fs = fs
+        self.path = path
+        self.base_offset = base_offset
+        self.max_size = max_size
+        self.entry_size = self.LAYOUT.size
+        is_new = fs.kind(path) == "missing"
+        self._file: OpenFile | None = fs.open(path, create=True)
+        if is_new:
+            if max_size < self.entry_size:
+                raise InvalidArgument(f"{path}: an index of {max_size} bytes has no room for an entry")
+            self._file.truncate(max_size // self.entry_size * self.entry_size)
+        self.size = self._file.size
+        self.entry_count = 0 if is_new else self.size // self.entry_size
+
+    @property
+    def file(self) -> OpenFile:
+        if self._file is None:
+            self._file = self.fs.open(self.path)
+        return self._file
+
+    @property
+    def max_entries(self) -> int:
+        return self.size // self.entry_size
+
+    @property
+    def size_bytes(self) -> int:
+        """How many bytes the entries take."""
+        return self.entry_count * self.entry_size
+
+    @property
+    def is_full(self) -> bool:
+        return self.entry_count >= self.max_entries
+
+    def can_append_offset(self, offset: int) -> bool:
+        return 0 <= offset - self.base_offset <= MAX_RELATIVE_OFFSET
+
+    def relative_offset(self, offset: int) -> int:
+        if not self.can_append_offset(offset):
+            raise IndexOffsetOverflow(f"{self.path}: offset {offset} is too far from {self.base_offset}")
+        return offset - self.base_offset
+
+    def resize(self, size: int) -> bool:
+        """Give the file another size, in whole entries; whether it changed."""
+        size = size // self.entry_size * self.entry_size
+        if size == self.size:
+            return False
+        self.file.truncate(size)
+        self.size = size
+        if self.size_bytes > size:
+            raise InvalidArgument(f"{self.path}: {self.entry_count} entries do not fit into {size} bytes")
+        return True
+
+    def reset(self) -> None:
+        """Begin anew with all the room there may be."""
+        self._truncate_to_count(0)
+        self.resize(self.max_size)
+
+    def trim_to_valid_size(self) -> None:
+        self.resize(self.size_bytes)
+
+    def flush(self) -> None:
+        was_open = self._file is not None
+        self.file.sync()
+        if not was_open:
+            self.release()
+
+    def release(self) -> None:
+        """Let the file go until it is needed again: indexes of segments that are full outnumber what a process may have open."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def close(self) -> None:
+        self.trim_to_valid_size()
+        self.release()
+
+    def rename(self, path: str) -> None:
+        try:
+            self.fs.rename(self.path, path)
+        finally:
+            self.path = path
+
+    def delete_if_exists(self) -> None:
+        self.release()
+        with suppress(FileNotFoundError):
+            self.fs.remove(self.path)
+
+    @abstractmethod
+    def truncate_to(self, offset: int) -> None:
+        """Forget the entries at `offset` and behind it."""
+
+    @abstractmethod
+    def _read_last(self) -> None:
+        """Take note of what is now the last entry."""
+
+    def _fields(self, number: int) -> tuple[int, int]:
+        first, second = self.LAYOUT.unpack(self.file.read(number * self.entry_size, self.entry_size))
+        return first, second
+
+    def _write(self, first: int, second: int) -> None:
+        if self.entry_count >= self.max_entries:
+            raise InvalidArgument(f"{self.path}: there is no room for entry {self.entry_count}")
+        self.file.write(self.size_bytes, self.LAYOUT.pack(first, second))
+        self.entry_count += 1
+
+    def _truncate_to_count(self, count: int) -> None:
+        self.entry_count = count
+        self._read_last()
+
+    def _truncate_at(self, target: int, relative_offset_of: Callable[[int], int]) -> None:
+        """Keep what is before the relative offset `target`."""
+        number = self._last_not_above(target, relative_offset_of)
+        self._truncate_to_count(number if number >= 0 and relative_offset_of(number) == target else number + 1)
+
+    def _last_not_above(self, target: int, value_of: Callable[[int], int]) -> int:
+        """The number of the last entry whose value is not above `target`, or -1."""
+        return self._search(target, value_of)[0]
+
+    def _first_not_below(self, target: int, value_of: Callable[[int], int]) -> int | None:
+        """The number of the first entry whose value is not below `target`, or the one after it: Kafka's search has this slack."""
+        number, is_exact = self._search(target, value_of)
+        if not is_exact:
+            number += 1
+        return number if number < self.entry_count else None
+
+    def _search(self, target: int, value_of: Callable[[int], int]) -> tuple[int, bool]:
+        """The last entry not above `target`, or -1, and whether the search met `target` on its way.
+
+        Entries are in order unless the file is damaged; then what is found depends on the steps taken, so they are Kafka's.
+        """
+        if not self.entry_count:
+            return -1, False
+        first_warm = max(0, self.entry_count - 1 - WARM_BYTES // self.entry_size)
+        if value_of(first_warm) < target:
+            low, high = first_warm, self.entry_count - 1
+        elif value_of(0) > target:
+            return -1, False
+        else:
+            low, high = 0, first_warm
+        while low < high:
+            middle = (low + high + 1) // 2
+            value = value_of(middle)
+            if value == target:
+                return middle, True
+            low, high = (low, middle - 1) if value > target else (middle, high)
+        return low, False
+
+
+class OffsetIndex(SegmentIndex):
+    """Offsets, and where the entries that end with them begin."""
+
+    LAYOUT = struct.Struct(">ii")
+
+    def __init__(self, fs: Fs, path: str, base_offset: int, max_size: int) -> None:
+        super().__init__(fs, path, base_offset, max_size)
+        self._read_last()
+
+    def _read_last(self) -> None:
+        self.last_offset = self.entry(self.entry_count - 1).offset if self.entry_count else self.base_offset
+
+    def sanity_check(self) -> None:
+        if self.entry_count and self.last_offset < self.base_offset:
+            raise CorruptIndex(f"{self.path}: its last offset {self.last_offset} is below {self.base_offset}")
+        if self.size % self.entry_size:
+            raise CorruptIndex(f"{self.path}: {self.size} bytes are no whole entries")
+
+    def entry(self, number: int) -> OffsetPosition:
+        if number >= self.entry_count:
+            raise InvalidArgument(f"{self.path}: there is no entry {number}")
+        relative_offset, position = self._fields(number)
+        return OffsetPosition(self.base_offset + relative_offset, position)
+
+    def lookup(self, offset: int) -> OffsetPosition:
+        """The last entry not behind `offset`, or the beginning of the segment."""
+        number = self._last_not_above(offset - self.base_offset, self._relative_offset)
+        return self.entry(number) if number >= 0 else OffsetPosition(self.base_offset, 0)
+
+    def fetch_upper_bound(self, position: int, size: int) -> OffsetPosition | None:
+        """The first entry at or behind the end of `size` bytes from `position` on."""
+        number = self._first_not_below(position + size, self._position)
+        return None if number is None else self.entry(number)
+
+    def append(self, offset: int, position: int) -> None:
+        if self.is_full:
+            raise InvalidArgument(f"{self.path}: the index is full ({self.entry_count} entries)")
+        if self.entry_count and offset <= self.last_offset:
+            raise InvalidOffset(f"{self.path}: offset {offset} cannot follow {self.last_offset}")
+        self._write(self.relative_offset(offset), position)
+        self.last_offset = offset
+
+    def truncate_to(self, offset: int) -> None:
+        self._truncate_at(offset - self.base_offset, self._relative_offset)
+
+    def _relative_offset(self, number: int) -> int:
+        return self._fields(number)[0]
+
+    def _position(self, number: int) -> int:
+        return self._fields(number)[1]
+
+
+class TimeIndex(SegmentIndex):
+    """The greatest timestamp up to an offset. The last slot is kept for the entry that is written when the segment is closed."""
+
+    LAYOUT = struct.Struct(">qi")
+
+    def __init__(self, fs: Fs, path: str, base_offset: int, max_size: int) -> None:
+        super().__init__(fs, path, base_offset, max_size)
+        self._read_last()
+
+    def _read_last(self) -> None:
+        count = self.entry_count
+        self.last_entry = self.entry(count - 1) if count else TimestampOffset(NO_TIMESTAMP, self.base_offset)
+
+    @property
+    def is_full(self) -> bool:
+        return self.entry_count >= self.max_entries - 1
+
+    def sanity_check(self) -> None:
+        if self.entry_count and self.last_entry.timestamp < self.entry(0).timestamp:
+            raise CorruptIndex(f"{self.path}: its last timestamp {self.last_entry.timestamp} is below its first")
+        if self.entry_count and self.last_entry.offset < self.base_offset:
+            raise CorruptIndex(f"{self.path}: its last offset {self.last_entry.offset} is below {self.base_offset}")
+        if self.size % self.entry_size:
+            raise CorruptIndex(f"{self.path}: {self.size} bytes are no whole entries")
+
+    def entry(self, number: int) -> TimestampOffset:
+        if number >= self.entry_count:
+            raise InvalidArgument(f"{self.path}: there is no entry {number}")
+        timestamp, relative_offset = self._fields(number)
+        return TimestampOffset(timestamp, self.base_offset + relative_offset)
+
+    def lookup(self, timestamp: int) -> TimestampOffset:
+        """The last entry not newer than `timestamp`, or the beginning of the segment."""
+        number = self._last_not_above(timestamp, self._timestamp)
+        return self.entry(number) if number >= 0 else TimestampOffset(NO_TIMESTAMP, self.base_offset)
+
+    def maybe_append(self, timestamp: int, offset: int, *, skip_full_check: bool = False) -> None:
+        """Add an entry unless its timestamp is that of the last one."""
+        if not skip_full_check and self.is_full:
+            raise InvalidArgument(f"{self.path}: the time index is full ({self.entry_count} entries)")
+        if self.entry_count and offset < self.last_entry.offset:
+            raise InvalidOffset(f"{self.path}: offset {offset} cannot follow {self.last_entry.offset}")
+        if self.entry_count and timestamp < self.last_entry.timestamp:
+            raise InvalidState(f"{self.path}: timestamp {timestamp} cannot follow {self.last_entry.timestamp}")
+        if timestamp > self.last_entry.timestamp:
+            self._write(timestamp, self.relative_offset(offset))
+            self.last_entry = TimestampOffset(timestamp, offset)
+
+    def resize(self, size: int) -> bool:
+        changed = super().resize(size)
+        if changed:
+            self._read_last()
+        return changed
+
+    def truncate_to(self, offset: int) -> None:
+        self._truncate_at(offset - self.base_offset, self._relative_offset)
+
+    def _timestamp(self, number: int) -> int:
+        return self._fields(number)[0]
+
+    def _relative_offset(self, number: int) -> int:
+        return self._fields(number)[1]
+
+
+Index = TypeVar("Index", bound=SegmentIndex)
+
+
+class LazyIndex(Generic[Index]):
+    """An index whose file is opened, or made, when it is first asked for."""
+
+    def __init__(self, kind: type[Index], fs: Fs, path: str, base_offset: int, max_size: int) -> None:
+        self._kind = kind
+        self._fs = fs
+        self._path = path
+        self._base_offset = base_offset
+        self._max_size = max_size
+        self._index: Index | None = None
+
+    @property
+    def path(self) -> str:
+        return self._index.path if self._index else self._path
+
+    def get(self) -> Index:
+        if self._index is None:
+            self._index = self._kind(self._fs, self._path, self._base_offset, self._max_size)
+        return self._index
+
+    def rename(self, path: str) -> None:
+        if self._index:
+            self._index.rename(path)
+            return
+        if self._fs.kind(self._path) != "missing":
+            self._fs.rename(self._path, path)
+        self._path = path
+
+    def delete_if_exists(self) -> None:
+        if self._index:
+            self._index.delete_if_exists()
+            return
+        with suppress(FileNotFoundError):
+            self._fs.remove(self._path)
+
+    def close(self) -> None:
+        if self._index:
+            self._index.close()
+
+    def close_handlers(self) -> None:
+        if self._index:
+            self._index.release()

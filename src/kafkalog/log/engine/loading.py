@@ -1,0 +1,202 @@
+"""Load the segments of a folder as a broker does at start.
+
+First what a crash interrupted is completed or undone, then what may not be durable is recovered.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from kafkalog.errors import CorruptIndex, InvalidOffset, InvalidState, SegmentOffsetOverflow
+from kafkalog.format.names import SEGMENT_KINDS, parse_file_name, segment_file_name
+
+from .leader_epochs import LeaderEpochs
+from .log_segment import LogSegment
+from .offsets import OffsetMetadata
+from .producer_rebuild import delete_snapshots, rebuild_producers
+from .producers import ProducerStates
+from .segment_files import CLEANED, DELETED, SWAP, SegmentFiles
+
+MAX_OFFSET: Final = (1 << 63) - 1
+INDEX_KINDS: Final = ("index", "timeindex", "txnindex")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class LoadedOffsets:
+    """Where a log that was loaded begins and ends, and from where on it may not be durable."""
+
+    log_start_offset: int
+    recovery_point: int
+    log_end: OffsetMetadata
+
+
+class LogLoader:
+    """Fills `files.segments`, `leader_epochs` and `producers` from the folder."""
+
+    def __init__(
+        self,
+        files: SegmentFiles,
+        producers: ProducerStates,
+        leader_epochs: LeaderEpochs,
+        *,
+        log_start_offset: int,
+        recovery_point: int,
+        clean: bool,
+    ) -> None:
+        self.files = files
+        self.fs = files.fs
+        self.segments = files.segments
+        self.producers = producers
+        self.leader_epochs = leader_epochs
+        self.log_start_offset = log_start_offset
+        self.recovery_point = recovery_point
+        self.clean = clean
+
+    def load(self) -> LoadedOffsets:
+        self._complete_swaps(self._remove_temporary_files())
+        self._splitting_overflows(self._load_segments)
+        recovery_point, next_offset = self._splitting_overflows(self._recover_log)
+        active = self.segments.active
+        active.resize_indexes(self.files.config.segment_index_bytes)
+        self.leader_epochs.truncate_from_end(next_offset)
+        first = self.segments.first
+        assert first is not None
+        log_start_offset = max(self.log_start_offset, first.base_offset)
+        self.leader_epochs.truncate_from_start(self.log_start_offset)
+        if not self.producers.is_empty:
+            raise InvalidState("something is known of producers though the log was not loaded yet")
+        self.producers.remove_stray_snapshots(self.segments.base_offsets)
+        rebuild_producers(
+            self.producers, self.segments, log_start_offset, next_offset, self.files.clock, after_clean_shutdown=self.clean
+        )
+        return LoadedOffsets(log_start_offset, recovery_point, OffsetMetadata(next_offset, active.base_offset, active.size))
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self.files.folder, name)
+
+    def _names(self) -> list[str]:
+        return [name for name in self.fs.list(self.files.folder) if self.fs.kind(self._path(name)) == "file"]
+
+    def _remove_temporary_files(self) -> list[str]:
+        """Remove what was on its way out or not complete; the names of what is complete and waits to replace others."""
+        swaps, cleaned = [], []
+        for name in self._names():
+            if name.endswith(DELETED) and not name.endswith(".checkpoint.deleted"):
+                self.fs.remove(self._path(name))
+            elif name.endswith(CLEANED):
+                cleaned.append(name)
+            elif name.endswith(SWAP):
+                swaps.append(name)
+        first_cleaned = min(map(_base_offset, cleaned), default=MAX_OFFSET)
+        undone = [name for name in swaps if _base_offset(name) >= first_cleaned]
+        for name in (*undone, *cleaned):
+            self.fs.remove(self._path(name))
+        return [name for name in swaps if name not in undone]
+
+    def _complete_swaps(self, swaps: list[str]) -> None:
+        """Remove what the `.swap` files replace, and give them their names."""
+        first, stop = MAX_OFFSET, -1
+        for name in swaps:
+            if name.endswith(".log" + SWAP):
+                segment = self.files.open_segment(_base_offset(name), exists=True, suffix=SWAP)
+                first = min(first, segment.base_offset)
+                stop = max(stop, segment.read_next_offset())
+                segment.close_handlers()
+        for name in self._names():
+            if not name.endswith(SWAP) and first <= _base_offset(name) < stop:
+                self.fs.remove(self._path(name))
+        for name in self._names():
+            if name.endswith(SWAP):
+                self.fs.rename(self._path(name), self._path(name.removesuffix(SWAP)))
+
+    def _splitting_overflows(self, action: Callable[[], Result]) -> Result:
+        """Do `action`, again and again until no segment holds offsets too far from its base."""
+        while True:
+            try:
+                return action()
+            except SegmentOffsetOverflow as overflow:
+                assert isinstance(overflow.segment, LogSegment)
+                _, deleted = self.files.split_overflowed(overflow.segment)
+                self._delete_snapshots(deleted)
+
+    def _load_segments(self) -> None:
+        self.segments.close()
+        self.segments.clear()
+        names = self._names()
+        for name in names:
+            parsed = parse_file_name(name)
+            if parsed is None or parsed.suffix:
+                continue
+            if parsed.kind in INDEX_KINDS and segment_file_name(parsed.base_offset) not in names:
+                self.fs.remove(self._path(name))
+            elif parsed.kind == "log":
+                self._load_segment(parsed.base_offset)
+
+    def _load_segment(self, base_offset: int) -> None:
+        segment = self.files.open_segment(base_offset, exists=True)
+        try:
+            segment.sanity_check()
+        except (FileNotFoundError, CorruptIndex):
+            self._recover_segment(segment)
+        self.segments.add(segment)
+
+    def _recover_segment(self, segment: LogSegment) -> int:
+        """Recover a segment with what is known of the producers before it; how many bytes it lost."""
+        producers = ProducerStates(self.fs, self.files.folder, self.files.clock, self.producers.settings)
+        rebuild_producers(producers, self.segments, self.log_start_offset, segment.base_offset, self.files.clock)
+        truncated = segment.recover(producers, self.leader_epochs)
+        producers.take_snapshot()
+        return truncated
+
+    def _recover_log(self) -> tuple[int, int]:
+        """Recover what may not be durable; the recovery point and the log end offset after that."""
+        if not self.clean:
+            self._recover_unflushed(self.segments.between(self.recovery_point, MAX_OFFSET))
+        next_offset = self._delete_if_start_behind_end()
+        if not len(self.segments):
+            self.segments.add(self.files.open_segment(self.log_start_offset))
+        if self.clean and next_offset is not None:
+            return next_offset, next_offset
+        if next_offset is None:
+            next_offset = self.segments.active.read_next_offset()
+        return min(self.recovery_point, next_offset), next_offset
+
+    def _recover_unflushed(self, unflushed: list[LogSegment]) -> None:
+        for number, segment in enumerate(unflushed):
+            try:
+                truncated = self._recover_segment(segment)
+            except (InvalidOffset, OSError):
+                truncated = segment.truncate_to(segment.base_offset)
+            if truncated:
+                self._remove(unflushed[number + 1 :])
+                return
+
+    def _delete_if_start_behind_end(self) -> int | None:
+        """The log end offset; None if there are no segments, or none any more because the log begins behind them."""
+        if not len(self.segments):
+            return None
+        log_end_offset = self.segments.active.read_next_offset()
+        if log_end_offset >= self.log_start_offset:
+            return log_end_offset
+        self._remove(self.segments.values)
+        self.leader_epochs.clear_and_flush()
+        self.producers.truncate_fully_and_start_at(self.log_start_offset)
+        return None
+
+    def _remove(self, segments: list[LogSegment]) -> None:
+        if segments:
+            self.files.remove(segments)
+            self._delete_snapshots(segments)
+
+    def _delete_snapshots(self, segments: list[LogSegment]) -> None:
+        delete_snapshots(self.producers, segments, self.files.schedule, self.files.config, self.files.guard)
+
+
+def _base_offset(name: str) -> int:
+    """The base offset that a file name says, -1 if it says none."""
+    parsed = parse_file_name(name)
+    return parsed.base_offset if parsed is not None and parsed.kind in SEGMENT_KINDS else -1

@@ -1,0 +1,45 @@
+"""Where an offset stands in the log, and who asks to append there."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final, NamedTuple
+
+NO_OFFSET: Final = -1
+NO_TIMESTAMP: Final = -1
+NO_EPOCH: Final = -1
+
+
+class OffsetMetadata(NamedTuple):
+    """An offset, and the segment and byte position where its entry begins, as far as these were looked up."""
+
+    offset: int
+    segment_base_offset: int = -1
+    position: int = -1
+
+    @property
+    def offset_only(self) -> bool:
+        return self.segment_base_offset == -1 and self.position == -1
+
+
+class OffsetPosition(NamedTuple):
+    """An entry of an offset index."""
+
+    offset: int
+    position: int
+
+
+class TimestampOffset(NamedTuple):
+    """An entry of a time index: no entry up to this offset has a greater timestamp."""
+
+    timestamp: int
+    offset: int
+
+
+class AppendOrigin(Enum):
+    """Who appends: the checks depend on it."""
+
+    CLIENT = "client"
+    COORDINATOR = "coordinator"
+    RAFT_LEADER = "raft_leader"
+    REPLICATION = "replication"

@@ -1,0 +1,400 @@
+"""The partition log: one folder of segments, written and kept by Kafka's rules.
+
+Given the same calls and the same clock it leaves the files that Kafka's own engine leaves, byte for byte. It is used by one thread
+at a time. What has to be done later (flushing, deleting files, forgetting producers) waits in its schedule until `run_due_tasks`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from kafkalog.errors import OffsetOutOfRange, PolicyViolation, UsageError
+from kafkalog.format.control import EndTxnMarker
+from kafkalog.format.names import LEADER_EPOCH_CHECKPOINT, parse_folder_name
+from kafkalog.storage.fs import Buffer, Fs, LocalFs
+from kafkalog.storage.publish import make_folders
+
+from .appending import AppendRequest, AppendResult, append
+from .building import end_transaction_marker
+from .checkpoint_file import CheckpointFile
+from .config import DAY_MS, LogConfig
+from .fetching import FetchResult, Isolation, fetch, find_offset_by_time
+from .file_records import TimestampAndOffset
+from .leader_epochs import UNDEFINED_OFFSET, LeaderEpochs
+from .loading import LogLoader
+from .local_log import LocalLog
+from .log_segment import LogSegment
+from .log_segments import LogSegments
+from .offsets import AppendOrigin, OffsetMetadata
+from .producer_checks import start_verification
+from .producer_rebuild import delete_snapshots, rebuild_producers
+from .producer_state import TRANSACTION_VERSION_UNKNOWN, VerificationGuard
+from .producers import ProducerSettings, ProducerStates
+from .retention import delete_old_segments
+from .schedule import Clock, Schedule, SystemClock, Task, TaskFailure
+from .segment_files import SegmentFiles
+from .storage_guard import StorageGuard
+from .topic_id_file import TopicIdFile
+from .transaction_index import AbortedTransaction
+from .truncation import truncate_fully, truncate_to
+from .watermarks import Watermarks
+
+EXPIRATION_CHECK_MS = 10 * 60 * 1000
+MAX_TRANSACTION_TIMEOUT_MS = 15 * 60 * 1000
+
+
+class PartitionLog:
+    """A log that is open; `open` makes one."""
+
+    def __init__(
+        self,
+        files: SegmentFiles,
+        local_log: LocalLog,
+        watermarks: Watermarks,
+        producers: ProducerStates,
+        leader_epochs: LeaderEpochs,
+        topic_id_file: TopicIdFile,
+        expiration: Task,
+        topic: str,
+        partition: int,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.files = files
+        self.local_log = local_log
+        self.watermarks = watermarks
+        self.producers = producers
+        self.leader_epochs = leader_epochs
+        self.topic_id_file = topic_id_file
+        self._expiration = expiration
+
+    @classmethod
+    def open(
+        cls,
+        folder: str,
+        config: LogConfig | None = None,
+        *,
+        clock: Clock | None = None,
+        schedule: Schedule | None = None,
+        fs: Fs | None = None,
+        log_start_offset: int = 0,
+        recovery_point: int = 0,
+        clean: bool = False,
+        topic: str | None = None,
+        partition: int | None = None,
+        topic_id: str | None = None,
+        transaction_verification: bool = True,
+        producer_id_expiration_ms: int = DAY_MS,
+        expiration_check_interval_ms: int = EXPIRATION_CHECK_MS,
+        max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
+    ) -> Self:
+        """Load the log in `folder`, or begin one there.
+
+        `log_start_offset`, `recovery_point` and `clean` are what the log directory's checkpoints and its clean shutdown file say
+        (`log_directory`); without them everything is recovered. Topic and partition are those of the folder's name, if not given.
+        """
+        folder = folder.rstrip("/")
+        if topic is None or partition is None:
+            name = parse_folder_name(os.path.basename(folder))
+            if name is None:
+                raise UsageError(f"{folder}: the folder of a partition is named <topic>-<partition>")
+            topic, partition = name.topic, name.partition
+        fs = fs or LocalFs()
+        clock = clock or SystemClock()
+        schedule = schedule or Schedule(clock)
+        guard = StorageGuard(folder)
+        make_folders(fs, folder)
+        files = SegmentFiles(folder, LogSegments(), config or LogConfig(), fs=fs, clock=clock, schedule=schedule, guard=guard)
+        checkpoint = CheckpointFile(fs, os.path.join(folder, LEADER_EPOCH_CHECKPOINT))
+        leader_epochs = LeaderEpochs(checkpoint, schedule, f"{topic}-{partition}")
+        settings = ProducerSettings(producer_id_expiration_ms, transaction_verification, max_transaction_timeout_ms)
+        producers = ProducerStates(fs, folder, clock, settings)
+        loader = LogLoader(
+            files, producers, leader_epochs, log_start_offset=log_start_offset, recovery_point=recovery_point, clean=clean
+        )
+        loaded = loader.load()
+        local_log = LocalLog(files, loaded.recovery_point, loaded.log_end)
+        expiration = schedule.submit(
+            "PeriodicProducerExpirationCheck",
+            lambda: producers.remove_expired_producers(clock.now_ms()),
+            expiration_check_interval_ms,
+            expiration_check_interval_ms,
+        )
+        watermarks = Watermarks(local_log, producers, leader_epochs, loaded.log_start_offset)
+        topic_id_file = TopicIdFile(fs, folder, topic_id)
+        schedule.submit("flush-metadata-file", topic_id_file.flush)
+        return cls(files, local_log, watermarks, producers, leader_epochs, topic_id_file, expiration, topic, partition)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        if self.local_log.is_closed:
+            return
+        if kind is None:
+            self.flush(force=True)
+            self.run_due_tasks()
+            self.close()
+        else:
+            self.close_handlers()
+
+    # state
+
+    @property
+    def folder(self) -> str:
+        return self.files.folder
+
+    @property
+    def config(self) -> LogConfig:
+        return self.files.config
+
+    @property
+    def fs(self) -> Fs:
+        return self.files.fs
+
+    @property
+    def clock(self) -> Clock:
+        return self.files.clock
+
+    @property
+    def schedule(self) -> Schedule:
+        return self.files.schedule
+
+    @property
+    def guard(self) -> StorageGuard:
+        return self.files.guard
+
+    @property
+    def topic_id(self) -> str | None:
+        return self.topic_id_file.topic_id
+
+    @property
+    def segments(self) -> LogSegments:
+        return self.files.segments
+
+    @property
+    def active_segment(self) -> LogSegment:
+        return self.files.segments.active
+
+    @property
+    def size(self) -> int:
+        return self.files.segments.size
+
+    @property
+    def log_start_offset(self) -> int:
+        return self.watermarks.log_start_offset
+
+    @property
+    def local_log_start_offset(self) -> int:
+        return self.watermarks.local_log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.local_log.log_end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        return self.watermarks.high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        return self.watermarks.last_stable_offset
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        return self.watermarks.first_unstable_offset
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything before it is durable."""
+        return self.local_log.recovery_point
+
+    # appending
+
+    def append(
+        self,
+        data: Buffer,
+        *,
+        leader_epoch: int | None = None,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        verification: VerificationGuard | None = None,
+        transaction_version: int = TRANSACTION_VERSION_UNKNOWN,
+    ) -> AppendResult:
+        """Append entries as the leader; without an epoch, in the latest one. LogRefusal if they break a rule.
+
+        A batch of a transaction that is not open yet needs the `verification` that `start_verification` gave out.
+        """
+        epoch = self.latest_epoch if leader_epoch is None else leader_epoch
+        return append(self, data, AppendRequest(origin, epoch or 0, verification, transaction_version))
+
+    def append_as_follower(self, data: Buffer, leader_epoch: int) -> AppendResult:
+        """Append entries as a leader of `leader_epoch` has stored them; what is of a newer epoch is left out."""
+        return append(self, data, AppendRequest(AppendOrigin.REPLICATION, leader_epoch, None, TRANSACTION_VERSION_UNKNOWN))
+
+    def end_transaction(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        commit: bool,
+        *,
+        coordinator_epoch: int = 0,
+        transaction_version: int = 1,
+        leader_epoch: int | None = None,
+    ) -> AppendResult:
+        """Append the marker that ends a producer's transaction, as its coordinator does."""
+        end = EndTxnMarker(commit, coordinator_epoch)
+        marker = end_transaction_marker(producer_id, producer_epoch, end, timestamp=self.clock.now_ms())
+        origin = AppendOrigin.COORDINATOR
+        return self.append(marker, leader_epoch=leader_epoch, origin=origin, transaction_version=transaction_version)
+
+    def start_verification(
+        self, producer_id: int, sequence: int, producer_epoch: int, supports_epoch_bump: bool
+    ) -> VerificationGuard | None:
+        """A guard for the producer's next batch; None if it needs none."""
+        return start_verification(self.producers, producer_id, sequence, producer_epoch, supports_epoch_bump)
+
+    def assign_epoch_start_offset(self, leader_epoch: int, start_offset: int) -> None:
+        """Let a leader epoch begin; a new leader does so at the log end offset."""
+        self.leader_epochs.assign(leader_epoch, start_offset)
+
+    @property
+    def latest_epoch(self) -> int | None:
+        return self.leader_epochs.latest_epoch
+
+    def epoch_end(self, leader_epoch: int) -> tuple[int, int] | None:
+        """The greatest epoch up to this one, and the offset where it ends; None if the log cannot know."""
+        epoch, offset = self.leader_epochs.end_offset_for(leader_epoch, self.log_end_offset)
+        return None if offset == UNDEFINED_OFFSET else (epoch, offset)
+
+    def roll(self, expected_next_offset: int = 0) -> LogSegment:
+        """Begin a new segment, at the log end offset or behind it."""
+        segment = self.local_log.roll(expected_next_offset)
+        self.producers.map_end_offset = segment.base_offset
+        snapshot = self.producers.take_snapshot(sync=False)
+        self.watermarks.follow_log_end()
+
+        def flush() -> None:
+            if snapshot is not None:
+                self._sync_snapshot(snapshot)
+            self._flush(segment.base_offset, segment.base_offset)
+
+        self.files.schedule.submit("flush-log", flush)
+        return segment
+
+    def _sync_snapshot(self, path: str) -> None:
+        with self.guard.doing("flushing a producer snapshot"):
+            if self.fs.kind(path) == "file":
+                file = self.fs.open(path)
+                try:
+                    file.sync()
+                finally:
+                    file.close()
+
+    def flush(self, force: bool = False) -> None:
+        """Make all that was appended durable; `force` includes an active segment that is empty."""
+        end = self.log_end_offset
+        self._flush(end + 1 if force else end, end)
+
+    def _flush(self, stop: int, recovery_point: int) -> None:
+        with self.guard.doing("flushing"):
+            if stop > self.recovery_point:
+                self.local_log.flush(stop)
+                self.local_log.mark_flushed(recovery_point)
+
+    # what is no longer kept
+
+    def delete_old_segments(self) -> int:
+        """Apply the settings for retention; how many segments went."""
+        return delete_old_segments(self)
+
+    def delete_records(self, offset: int) -> bool:
+        """Let the log begin at `offset` (-1: the high watermark); whether that moved it. Files go with `delete_old_segments`."""
+        if self.config.compact and not self.config.delete:
+            raise PolicyViolation(f"{self.folder}: records of a topic that is only compacted cannot be deleted")
+        if offset == -1:
+            offset = self.high_watermark
+        if offset < 0:
+            raise OffsetOutOfRange(f"{self.folder}: there is no offset {offset}")
+        return self.watermarks.increment_log_start_offset(offset)
+
+    def truncate_to(self, offset: int) -> bool:
+        """Cut off the entry that holds `offset` and all behind it; whether there was any."""
+        return truncate_to(self, offset)
+
+    def truncate_fully(self, offset: int, log_start_offset: int | None = None) -> None:
+        """Delete everything, and begin anew at `offset`."""
+        truncate_fully(self, offset, log_start_offset)
+
+    # reading
+
+    def read(
+        self, offset: int, max_bytes: int = 1 << 20, isolation: Isolation = "uncommitted", *, min_one: bool = True
+    ) -> FetchResult:
+        """Entries from `offset` on as they are stored, no further than the isolation allows."""
+        return fetch(self, offset, max_bytes, isolation, min_one=min_one)
+
+    def offset_for_time(self, timestamp: int) -> TimestampAndOffset | None:
+        """The first record not older than `timestamp`; -1 latest, -2 earliest, -3 the record with the greatest timestamp."""
+        return find_offset_by_time(self, timestamp)
+
+    # settings and surroundings
+
+    def update_high_watermark(self, offset: int) -> int:
+        """Say up to where all replicas have the log; where the high watermark is now."""
+        return self.watermarks.update_high_watermark(OffsetMetadata(offset))
+
+    def update_config(self, config: LogConfig) -> None:
+        self.files.config = config
+
+    def run_due_tasks(self) -> list[TaskFailure]:
+        """Do what is due now; what failed of it."""
+        return self.files.schedule.run_due()
+
+    def close(self) -> None:
+        """Write what the next start needs, and let the files go; `flush` before, for a clean shutdown."""
+        self.topic_id_file.flush()
+        self.local_log.check_open()
+        self._expiration.cancel()
+        with self.guard.doing("taking a snapshot of the producers"):
+            self.producers.take_snapshot()
+        self.local_log.close()
+        self.local_log.is_closed = True
+
+    def close_handlers(self) -> None:
+        """Let the files go as they are: what a crash leaves."""
+        self.local_log.close_handlers()
+
+    # for parts of the engine
+
+    def log_segments(self, start: int, stop: int) -> list[LogSegment]:
+        return self.segments.between(start, stop)
+
+    def non_active_segments_from(self, start: int) -> list[LogSegment]:
+        return self.segments.non_active_from(start)
+
+    def create_new_cleaned_segment(self, base_offset: int) -> LogSegment:
+        return self.files.create_cleaned(base_offset)
+
+    def replace_segments(self, new: Sequence[LogSegment], old: Sequence[LogSegment]) -> None:
+        """Put complete `.cleaned` segments in the place of others."""
+        self.local_log.check_open()
+        self.delete_snapshots(self.files.replace(new, old))
+
+    def split_overflowed_segment(self, segment: LogSegment) -> list[LogSegment]:
+        """Put segments whose offsets are in reach in the place of one with others."""
+        new, deleted = self.files.split_overflowed(segment)
+        self.delete_snapshots(deleted)
+        return new
+
+    def collect_aborted_transactions(self, start_offset: int, upper_bound_offset: int) -> list[AbortedTransaction]:
+        return self.local_log.collect_aborted_transactions(self.log_start_offset, start_offset, upper_bound_offset)
+
+    def rebuild_producers(self, last_offset: int) -> None:
+        self.local_log.check_open()
+        rebuild_producers(self.producers, self.segments, self.log_start_offset, last_offset, self.clock)
+
+    def delete_snapshots(self, segments: Sequence[LogSegment]) -> None:
+        delete_snapshots(self.producers, segments, self.files.schedule, self.config, self.guard)

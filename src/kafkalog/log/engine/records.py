@@ -1,0 +1,204 @@
+"""The records of an entry, one Python object each, read with the rules of Kafka's own iterators.
+
+Kafka reads a batch in two ways, and what a broker accepts depends on which: whole records, of which every byte has to fit, or,
+where a compressed batch is to be stored as it came, a glance that steps over keys and values and trusts the lengths of records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kafkalog import codecs
+from kafkalog.errors import CodecError, InvalidArgument, InvalidRecord, Limits, LogRefusal
+from kafkalog.format import batch
+
+if TYPE_CHECKING:
+    from .entries import Batch
+
+Headers = tuple[tuple[bytes, bytes | None], ...]
+
+MAX_INT64: Final = (1 << 63) - 1
+_VARINT_SIZE, _VARLONG_SIZE = 5, 10
+_EMPTY: Final = b""
+
+
+class Record(NamedTuple):
+    """A record with the offset and timestamp that a consumer sees."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+    @property
+    def has_key(self) -> bool:
+        return self.key is not None
+
+
+class Glance(NamedTuple):
+    """What is known of a record whose key, value and headers were stepped over."""
+
+    offset: int
+    timestamp: int
+    has_key: bool
+
+
+class _Overlong(Exception):
+    """A variable-length integer with more bytes than its width needs."""
+
+
+def as_int64(value: int) -> int:
+    """`value` as Java's arithmetic would leave it."""
+    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def decompressed(codec: int, payload: memoryview, magic: int) -> bytes:
+    """What `payload` decompresses to; LogRefusal if it does not."""
+    try:
+        return codecs.decompressed(codec, payload, magic=magic, limit=Limits.decompressed_bytes)
+    except CodecError as error:
+        raise LogRefusal(f"records cannot be decompressed: {error}") from error
+
+
+def iter_batch_records(entry: Batch) -> Iterator[Record]:
+    """The records of a batch. InvalidRecord at one whose bytes do not fit, LogRefusal if they do not decompress."""
+    count = _checked_count(entry)
+    if count == 0:
+        return
+    codec = entry.codec
+    payload = decompressed(codec, entry.payload, 2) if codec else bytes(entry.payload)
+    position = 0
+    for number in range(count):
+        try:
+            record, position = _read_record(entry, payload, position)
+        except _Overlong:
+            # Kafka lets this one through as it is when it reads a plain batch; a compressed one only seems to end early.
+            kind = InvalidRecord if codec else InvalidArgument
+            raise kind(f"the length of record {number} of the batch at byte {entry.position} is no number") from None
+        except IndexError:
+            raise InvalidRecord(f"record {number} of the batch at byte {entry.position} ends behind the batch") from None
+        if number == count - 1 and position != len(payload):
+            raise InvalidRecord(f"{len(payload) - position} bytes follow record {number}, the last of the batch")
+        yield record
+
+
+def iter_glances(entry: Batch) -> Iterator[Glance]:
+    """The records of a batch without keys and values; a compressed batch is taken at its word for the lengths of records."""
+    if not entry.is_compressed:
+        for record in iter_batch_records(entry):
+            yield Glance(record.offset, record.timestamp, record.key is not None)
+        return
+    count = _checked_count(entry)
+    if count == 0:
+        return
+    payload = decompressed(entry.codec, entry.payload, 2)
+    position = 0
+    for number in range(count):
+        try:
+            glance, position = _glance_at_record(entry, payload, position)
+        except (_Overlong, IndexError):
+            raise InvalidRecord(f"record {number} of the batch at byte {entry.position} ends behind the batch") from None
+        if position > len(payload):
+            raise InvalidRecord(f"record {number} of the batch at byte {entry.position} ends behind the batch")
+        if number == count - 1 and position != len(payload):
+            raise InvalidRecord(f"{len(payload) - position} bytes follow record {number}, the last of the batch")
+        yield glance
+
+
+def _checked_count(entry: Batch) -> int:
+    if entry.records_count < 0:
+        raise InvalidRecord(f"the batch at byte {entry.position} claims to have {entry.records_count} records")
+    return entry.records_count
+
+
+def _read_record(entry: Batch, payload: bytes, position: int) -> tuple[Record, int]:
+    """The record at `position`, and the position after it. IndexError if the bytes end inside it."""
+    length, start = _read_varint(payload, position)
+    stop = start + length
+    if stop > len(payload):
+        raise InvalidRecord(f"a record of {length} bytes where {len(payload) - start} are left")
+    try:
+        offset, timestamp, position = _read_deltas(entry, payload, start + 1)
+        key, position = _read_bytes(payload, position)
+        value, position = _read_bytes(payload, position)
+        count, position = _read_varint(payload, position)
+        headers: Headers = ()
+        if count:
+            headers, position = _read_headers(payload, position, count)
+    except (_Overlong, IndexError):
+        raise InvalidRecord(f"the parts of a record of {length} bytes do not fit together") from None
+    if position != stop:
+        raise InvalidRecord(f"a record of {length} bytes has parts of {position - start} bytes")
+    return Record(offset, timestamp, key, value, headers), stop
+
+
+def _glance_at_record(entry: Batch, payload: bytes, position: int) -> tuple[Glance, int]:
+    _, position = _read_varint(payload, position)
+    offset, timestamp, position = _read_deltas(entry, payload, position + 1)
+    key_size, position = _read_varint(payload, position)
+    value_size, position = _read_varint(payload, position + max(key_size, 0))
+    count, position = _read_varint(payload, position + max(value_size, 0))
+    if count < 0:
+        raise InvalidRecord(f"a record claims to have {count} headers")
+    for _ in range(count):
+        size, position = _read_varint(payload, position)
+        if size < 0:
+            raise InvalidRecord(f"a header claims to have a key of {size} bytes")
+        size, position = _read_varint(payload, position + size)
+        position += max(size, 0)
+    return Glance(offset, timestamp, key_size >= 0), position
+
+
+def _read_deltas(entry: Batch, payload: bytes, position: int) -> tuple[int, int, int]:
+    """(offset, timestamp, position after the two deltas)."""
+    timestamp_delta, position = _read_varint(payload, position, _VARLONG_SIZE)
+    offset_delta, position = _read_varint(payload, position)
+    if entry.attributes & batch.LOG_APPEND_TIME:
+        return entry.base_offset + offset_delta, entry.max_timestamp, position
+    timestamp = entry.base_timestamp + timestamp_delta
+    if not -MAX_INT64 <= timestamp <= MAX_INT64:
+        timestamp = as_int64(timestamp)
+    return entry.base_offset + offset_delta, timestamp, position
+
+
+def _read_headers(payload: bytes, position: int, count: int) -> tuple[Headers, int]:
+    if not 0 <= count <= len(payload) - position:
+        raise InvalidRecord(f"a record claims to have {count} headers")
+    headers = []
+    for _ in range(count):
+        key, position = _read_bytes(payload, position)
+        if key is None:
+            raise InvalidRecord("a header has no key")
+        value, position = _read_bytes(payload, position)
+        headers.append((key, value))
+    return tuple(headers), position
+
+
+def _read_bytes(payload: bytes, position: int) -> tuple[bytes | None, int]:
+    size, position = _read_varint(payload, position)
+    if size < 0:
+        return None, position
+    stop = position + size
+    if stop > len(payload):
+        raise IndexError
+    return payload[position:stop], stop
+
+
+def _read_varint(payload: bytes, position: int, max_size: int = _VARINT_SIZE) -> tuple[int, int]:
+    """The signed integer at `position`, and the position after it."""
+    byte = payload[position]
+    position += 1
+    groups = byte & 0x7F
+    shift = 7
+    while byte > 0x7F:
+        if shift == 7 * max_size:
+            raise _Overlong
+        byte = payload[position]
+        position += 1
+        groups |= (byte & 0x7F) << shift
+        shift += 7
+    if shift >= 7 * max_size:
+        groups &= 0xFFFF_FFFF if max_size == _VARINT_SIZE else 0xFFFF_FFFF_FFFF_FFFF
+    return (groups >> 1) ^ -(groups & 1), position

@@ -1,0 +1,148 @@
+"""The .txnindex of a segment: the transactions whose abort marker lies in it. The file is made with its first entry."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from kafkalog.errors import CorruptIndex, InvalidArgument, LogRefusal
+from kafkalog.format.index import TXN_INDEX_ENTRY, TXN_INDEX_VERSION
+from kafkalog.storage.fs import Fs, OpenFile
+
+from .producer_state import CompletedTransaction
+
+_ENTRY: Final = struct.Struct(">hqqqq")
+assert _ENTRY.size == TXN_INDEX_ENTRY.itemsize
+
+
+class AbortedTransaction(NamedTuple):
+    """A transaction that its marker, at `last_offset`, aborted, and the last stable offset when that was written."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+    @classmethod
+    def of(cls, completed: CompletedTransaction, last_stable_offset: int) -> AbortedTransaction:
+        return cls(completed.producer_id, completed.first_offset, completed.last_offset, last_stable_offset)
+
+
+class TransactionIndex:
+    """The aborted transactions of the segment that begins at `start_offset`, in the order of their markers."""
+
+    def __init__(self, start_offset: int, fs: Fs, path: str) -> None:
+        self.path = path
+        self._start_offset = start_offset
+        self._fs = fs
+        self._file: OpenFile | None = None
+        self._size = 0  # where the next entry goes: behind all that was in the file when it was opened
+        self._last_offset: int | None = None
+        if fs.kind(path) != "missing":
+            self._open()
+
+    @property
+    def is_empty(self) -> bool:
+        return self._size < _ENTRY.size
+
+    def append(self, aborted: AbortedTransaction) -> None:
+        if self._last_offset is not None and aborted.last_offset <= self._last_offset:
+            raise InvalidArgument(
+                f"{self.path}: a transaction that ended at offset {aborted.last_offset} cannot follow one of {self._last_offset}"
+            )
+        self._last_offset = aborted.last_offset
+        file = self._open()
+        file.write(self._size, _ENTRY.pack(TXN_INDEX_VERSION, *aborted))
+        self._size += _ENTRY.size
+
+    def all_aborted(self) -> list[AbortedTransaction]:
+        return list(self._entries())
+
+    def collect_aborted(self, fetch_offset: int, upper_bound_offset: int) -> tuple[list[AbortedTransaction], bool]:
+        """The aborted transactions with records from `fetch_offset` up to `upper_bound_offset`, as far as this index knows.
+
+        The second value says whether it knows all: a later segment then has none of them.
+        """
+        found = []
+        for aborted in self._entries():
+            if aborted.last_offset >= fetch_offset and aborted.first_offset < upper_bound_offset:
+                found.append(aborted)
+            if aborted.last_stable_offset >= upper_bound_offset:
+                return found, True
+        return found, False
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the transactions that ended at `offset` or later."""
+        last_offset = None
+        for row, aborted in enumerate(self._entries()):
+            if aborted.last_offset >= offset:
+                self._truncate(row * _ENTRY.size)
+                self._last_offset = last_offset
+                return
+            last_offset = aborted.last_offset
+
+    def reset(self) -> None:
+        """Drop all entries; a file that is there stays, empty."""
+        if self._file is not None:
+            self._truncate(0)
+        self._last_offset = None
+
+    def sanity_check(self) -> None:
+        """Raise CorruptIndex if an entry cannot belong to this segment."""
+        for aborted in self._entries():
+            if aborted.last_offset < self._start_offset:
+                raise CorruptIndex(f"{self.path}: a transaction ended at offset {aborted.last_offset}, before the segment begins")
+
+    def rename_to(self, path: str) -> None:
+        """Give the file, if there is one, another name."""
+        try:
+            if self._fs.kind(self.path) != "missing":
+                self._fs.rename(self.path, path)
+        finally:
+            self.path = path
+
+    def update_parent_folder(self, folder: str) -> None:
+        """The partition's folder has a new name."""
+        self.path = os.path.join(folder, os.path.basename(self.path))
+
+    def delete_if_exists(self) -> bool:
+        """Remove the file; whether there was one."""
+        self.close()
+        with suppress(FileNotFoundError):
+            self._fs.remove(self.path)
+            return True
+        return False
+
+    def flush(self) -> None:
+        if self._file is not None:
+            self._file.sync()
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+            self._size = 0
+
+    def _open(self) -> OpenFile:
+        if self._file is None:
+            self._file = self._fs.open(self.path, create=True)
+            self._size = self._file.size
+        return self._file
+
+    def _truncate(self, size: int) -> None:
+        assert self._file is not None
+        self._file.truncate(size)
+        self._size = min(self._size, size)
+
+    def _entries(self) -> Iterator[AbortedTransaction]:
+        if self._file is None:
+            return
+        stored = self._file.read(0, self._size - self._size % _ENTRY.size)
+        for version, *fields in _ENTRY.iter_unpack(stored):
+            # Kafka looks at the first of the version's two bytes only, and takes a negative one.
+            if version >> 8 > TXN_INDEX_VERSION:
+                raise LogRefusal(f"{self.path}: entries of version {version}, which is newer than {TXN_INDEX_VERSION}")
+            yield AbortedTransaction(*fields)

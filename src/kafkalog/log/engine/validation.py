@@ -1,0 +1,269 @@
+"""What a leader does to a set before it is stored: its rules for batches and records, offsets, timestamps, and the topic's codec.
+
+A set that fits as it is gets offsets, leader epoch and timestamps written into its headers, in place. It is built anew from its
+records when the codec or the format has to change, for v0 wrappers, whose messages carry absolute offsets, and for v1 wrappers
+whose messages are not numbered 0, 1, 2, … .
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from kafkalog import codecs
+from kafkalog.errors import InvalidRecord, InvalidTimestamp, RecordValidation, UnsupportedForMessageFormat
+from kafkalog.format import batch
+
+from .building import RecordsBuilder
+from .config import LogConfig
+from .entries import NO_TIMESTAMP, Batch, Entry, Message, iter_entries
+from .offsets import AppendOrigin
+from .records import Glance, Record, as_int64, iter_glances
+
+DEFAULT_LZ4_LEVEL: Final = 9  # Kafka's name for its fast compressor, which has no levels
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What one append is held against, and what it is to become."""
+
+    codec: int = codecs.NONE
+    level: int | None = None
+    compact: bool = False
+    magic: int = 2
+    timestamp_type: int = batch.CREATE_TIME
+    before_max_ms: int = (1 << 63) - 1
+    after_max_ms: int = 3_600_000
+    leader_epoch: int = -1
+    origin: AppendOrigin = AppendOrigin.CLIENT
+    now_ms: int = 0
+
+    @classmethod
+    def of(cls, config: LogConfig, source_codec: int, *, leader_epoch: int, origin: AppendOrigin, now_ms: int) -> Rules:
+        """The rules of a topic for a set that came with `source_codec`."""
+        codec, level = target_compression(config, source_codec)
+        return cls(
+            codec,
+            level,
+            config.compact,
+            config.magic,
+            batch.LOG_APPEND_TIME_TYPE if config.log_append_time else batch.CREATE_TIME,
+            config.message_timestamp_before_max_ms,
+            config.message_timestamp_after_max_ms,
+            leader_epoch,
+            origin,
+            now_ms,
+        )
+
+
+class Validated(NamedTuple):
+    """A set ready to be stored. `records_converted` is 0 if it is the one that came, changed in place."""
+
+    data: bytes | bytearray
+    next_offset: int
+    max_timestamp: int
+    records_converted: int
+
+    @property
+    def is_rebuilt(self) -> bool:
+        """Whether its entries may be larger than those that came."""
+        return self.records_converted > 0
+
+
+AnyRecord = Record | Glance | Message
+
+
+class _Fault(NamedTuple):
+    number: int
+    text: str
+    is_timestamp: bool = False
+
+
+def target_compression(config: LogConfig, source_codec: int) -> tuple[int, int | None]:
+    """Codec and level (None: Kafka's default) that a topic stores a set in."""
+    if config.compression_type == "producer":
+        return source_codec, None
+    if config.compression_type == "uncompressed":
+        return codecs.NONE, None
+    codec = codecs.codec_id(config.compression_type)
+    level = config.codec_level(config.compression_type)
+    if codec == codecs.SNAPPY or (codec, level) in ((codecs.LZ4, DEFAULT_LZ4_LEVEL), (codecs.GZIP, -1)):
+        return codec, None
+    return codec, level
+
+
+def validate(data: bytearray, source_codec: int, next_offset: int, rules: Rules) -> Validated:
+    """The set in `data` with offsets from `next_offset` on; LogRefusal if it breaks a rule.
+
+    `data` holds whole, intact entries (`analysis`), and is changed.
+    """
+    entries = list(iter_entries(data))
+    if not entries:
+        raise InvalidRecord("the set has no batch")
+    if source_codec != codecs.NONE or rules.codec != codecs.NONE:
+        return _validate_compressed(data, entries, source_codec, next_offset, rules)
+    if all(entry.magic == rules.magic for entry in entries):
+        return _assign_offsets(data, entries, next_offset, rules)
+    return _convert(entries, next_offset, rules)
+
+
+def _convert(entries: list[Entry], next_offset: int, rules: Rules) -> Validated:
+    """Plain records built anew in another format."""
+    records = [list(entry) for entry in entries]
+    first = _first_entry(entries, codecs.NONE)
+    for entry, its_records in zip(entries, records, strict=True):
+        _check_entry(first, entry, rules)
+        _raise_faults(_record_faults(entry, its_records, rules))
+    return _build(first, (record for its_records in records for record in its_records), next_offset, rules)
+
+
+def _assign_offsets(data: bytearray, entries: list[Entry], next_offset: int, rules: Rules) -> Validated:
+    """Plain entries stamped in place."""
+    max_timestamp = NO_TIMESTAMP
+    first = _first_entry(entries, codecs.NONE)
+    for entry in entries:
+        _check_entry(first, entry, rules)
+        records = list(entry)
+        _raise_faults(_record_faults(entry, records, rules))
+        newest = max((record.timestamp for record in records), default=NO_TIMESTAMP) if entry.magic else NO_TIMESTAMP
+        newest = max(newest, NO_TIMESTAMP)
+        max_timestamp = max(max_timestamp, newest)
+        next_offset += len(records)
+        _stamp(entry, next_offset - 1, newest, rules)
+    if rules.timestamp_type == batch.LOG_APPEND_TIME_TYPE:
+        max_timestamp = rules.now_ms if rules.magic else NO_TIMESTAMP
+    return Validated(data, next_offset, max_timestamp, 0)
+
+
+def _validate_compressed(data: bytearray, entries: list[Entry], source_codec: int, next_offset: int, rules: Rules) -> Validated:
+    """A set with a codec, or that is to get one."""
+    first = _first_entry(entries, source_codec)
+    in_place = source_codec == rules.codec and first.magic == rules.magic and rules.magic > 0
+    if source_codec == codecs.NONE and first.is_control_batch:
+        in_place = True  # control records are not compressed unless they came so
+    glances = in_place and first.magic == 2
+    validated: list[AnyRecord] = []
+    max_timestamp = NO_TIMESTAMP
+    for entry in entries:
+        _check_entry(first, entry, rules)
+        records = _intact_records(entry, glances)
+        _raise_faults(_record_faults(entry, records, rules))
+        if entry.magic and rules.magic:
+            for expected, record in enumerate(records, len(validated)):
+                max_timestamp = max(max_timestamp, record.timestamp)
+                in_place = in_place and record.offset == expected
+        validated += records
+    if not in_place:
+        return _build(first, _whole_records(validated), next_offset, rules)
+    next_offset += len(validated)
+    if rules.timestamp_type == batch.LOG_APPEND_TIME_TYPE:
+        max_timestamp = rules.now_ms
+    _stamp(first, next_offset - 1, max_timestamp, rules)
+    return Validated(data, next_offset, max_timestamp, 0)
+
+
+def _intact_records(entry: Entry, glances: bool) -> Sequence[AnyRecord]:
+    """The records of an entry; those of a wrapper have checksums of their own."""
+    if isinstance(entry, Batch):
+        return list(iter_glances(entry) if glances else entry)
+    messages = list(entry.messages())
+    if entry.is_compressed:
+        for each in messages:
+            if each.magic == entry.magic:
+                each.ensure_valid()
+    return messages
+
+
+def _whole_records(records: Sequence[AnyRecord]) -> Iterable[Record]:
+    for record in records:
+        if isinstance(record, Glance):
+            # Kafka would go on to rebuild the batch, and fail for want of the keys and values that it did not read.
+            raise InvalidRecord("the records of a compressed batch have to be numbered 0, 1, 2, …")
+        yield record.record if isinstance(record, Message) else record
+
+
+def _build(first: Entry, records: Iterable[Record], next_offset: int, rules: Rules) -> Validated:
+    builder = RecordsBuilder(
+        next_offset,
+        magic=rules.magic,
+        codec=rules.codec,
+        level=rules.level,
+        timestamp_type=rules.timestamp_type,
+        log_append_time=rules.now_ms,
+        producer_id=first.producer_id,
+        producer_epoch=first.producer_epoch,
+        base_sequence=first.base_sequence,
+        is_transactional=first.is_transactional,
+        partition_leader_epoch=rules.leader_epoch,
+    )
+    for offset, record in enumerate(records, next_offset):
+        builder.append(offset, record.timestamp, record.key, record.value, record.headers)
+    count = builder.records_count
+    return Validated(builder.build(), next_offset + count, builder.max_timestamp, count)
+
+
+def _stamp(entry: Entry, last_offset: int, max_timestamp: int, rules: Rules) -> None:
+    entry.set_last_offset(last_offset)
+    if entry.magic >= 2:
+        entry.set_partition_leader_epoch(rules.leader_epoch)
+    if entry.magic:
+        append_time = rules.timestamp_type == batch.LOG_APPEND_TIME_TYPE
+        entry.set_max_timestamp(rules.timestamp_type, rules.now_ms if append_time else max_timestamp)
+
+
+def _first_entry(entries: Sequence[Entry], source_codec: int) -> Entry:
+    """The first entry, which has to be the only one if it is a batch or a wrapper."""
+    first = entries[0]
+    if len(entries) > 1 and (first.magic >= 2 or source_codec != codecs.NONE):
+        raise InvalidRecord("more than one batch; only plain v0 and v1 messages may come together")
+    return first
+
+
+def _check_entry(first: Entry, entry: Entry, rules: Rules) -> None:
+    if entry.magic != first.magic:
+        raise InvalidRecord(f"a v{entry.magic} entry in a set that begins with v{first.magic}")
+    if rules.origin is AppendOrigin.CLIENT:
+        if isinstance(entry, Batch):
+            _check_count(entry)
+        if entry.is_control_batch:
+            raise InvalidRecord("a client may not write control records")
+        if entry.has_producer_id and entry.base_sequence < 0:
+            raise InvalidRecord(f"sequence number {entry.base_sequence} of producer {entry.producer_id}")
+    if rules.magic < 2 and (entry.is_transactional or entry.has_producer_id):
+        raise UnsupportedForMessageFormat(f"v{rules.magic} has neither transactions nor producer ids")
+
+
+def _check_count(entry: Batch) -> None:
+    offset_count = entry.last_offset_delta + 1
+    if offset_count <= 0 or entry.records_count <= 0 or offset_count != entry.records_count:
+        raise InvalidRecord(f"a batch of {entry.records_count} records with offsets for {offset_count}")
+
+
+def _record_faults(entry: Entry, records: Iterable[AnyRecord], rules: Rules) -> list[_Fault]:
+    """What is wrong with single records."""
+    return [fault for number, record in enumerate(records) if (fault := _record_fault(entry, number, record, rules))]
+
+
+def _record_fault(entry: Entry, number: int, record: AnyRecord, rules: Rules) -> _Fault | None:
+    if isinstance(record, Message) and record.magic != entry.magic:
+        return _Fault(number, f"a v{record.magic} message in a v{entry.magic} wrapper")
+    if rules.compact and not record.has_key:
+        return _Fault(number, "a compacted topic takes no record without a key")
+    timestamp = record.timestamp
+    if rules.timestamp_type == batch.CREATE_TIME and timestamp != NO_TIMESTAMP:
+        age = rules.now_ms - timestamp if timestamp > 0 else as_int64(rules.now_ms - timestamp)
+        if age > rules.before_max_ms or as_int64(-age) > rules.after_max_ms:
+            low, high = rules.now_ms - rules.before_max_ms, rules.now_ms + rules.after_max_ms
+            return _Fault(number, f"timestamp {timestamp} is not between {low} and {high}", is_timestamp=True)
+    elif entry.timestamp_type == batch.LOG_APPEND_TIME_TYPE:
+        return _Fault(number, "only a broker writes log append time", is_timestamp=True)
+    return None
+
+
+def _raise_faults(faults: Sequence[_Fault]) -> None:
+    if not faults:
+        return
+    kind = InvalidTimestamp if any(fault.is_timestamp for fault in faults) else InvalidRecord
+    cause = kind(f"{len(faults)} of the records are refused, the first, number {faults[0].number}: {faults[0].text}")
+    raise RecordValidation(cause, [(fault.number, fault.text) for fault in faults])
