@@ -20,7 +20,7 @@ from kafkalog.errors import KafkaLogError, LogRefusal, RecordValidation, Storage
 from kafkalog.log.engine.checkpoints import CleanShutdownFlag, OffsetCheckpoint
 from kafkalog.log.engine.cleaner import Cleaner, CleanerSelection, OffsetMap, clean_filthiest
 from kafkalog.log.engine.config import MIN_SEGMENT_BYTES, LogConfig
-from kafkalog.log.engine.entries import iter_entries
+from kafkalog.log.engine.entries import Entry, entry_at, file_entry_size, iter_entries
 from kafkalog.log.engine.offsets import AppendOrigin
 from kafkalog.log.engine.partition_log import AppendResult, PartitionLog
 from kafkalog.log.engine.producer_state import ProducerState, VerificationGuard
@@ -160,7 +160,7 @@ class Driver:
             **{option: operation[name] for name, option in OPEN_OPTIONS.items() if name in operation},
         )
         self._selection = CleanerSelection(str(self.root), [self._log], self._fs)
-        latest_epoch = self.log.latest_epoch()
+        latest_epoch = self.log.latest_epoch
         self._leader_epoch = 0 if latest_epoch is None else latest_epoch
         return answer | {"recoveryPoint": self.log.recovery_point, "segments": self._base_offsets()}
 
@@ -364,9 +364,10 @@ class Driver:
             "segment": found.start.segment_base_offset,
             "position": found.start.position,
             "firstEntryIncomplete": found.first_entry_incomplete,
-            "crc32c": crc32c(found.data),
-            "batches": [[entry.base_offset, entry.last_offset] for entry in iter_entries(found.data)],
+            "batches": [[entry.base_offset, entry.last_offset] for entry in _file_entries(found.data)],
         }
+        if found.is_readable:
+            answer["crc32c"] = crc32c(found.data)
         if found.aborted is not None:
             answer["aborted"] = [list(aborted) for aborted in found.aborted]
         return answer
@@ -423,6 +424,14 @@ def _append_result(appended: AppendResult) -> Json:
     return {name: getattr(appended, attribute) for name, attribute in APPEND_RESULTS.items()}
 
 
+def _file_entries(data: bytes) -> Iterator[Entry]:
+    """The whole entries of bytes that were read from a file."""
+    start = 0
+    while (size := file_entry_size(data, start, len(data) - start)) is not None:
+        yield entry_at(data, start, start)
+        start += size
+
+
 def _segment_state(segment: Any) -> Json:
     next_offset: int | str
     try:
@@ -436,8 +445,8 @@ def _segment_state(segment: Any) -> Json:
         "nextOffset": next_offset,
         "maxTimestampSoFar": largest.timestamp,
         "offsetOfMaxTimestamp": largest.offset,
-        "indexEntries": segment.offset_index.entries,
-        "timeIndexEntries": segment.time_index.entries,
+        "indexEntries": segment.offset_index.entry_count,
+        "timeIndexEntries": segment.time_index.entry_count,
     }
 
 

@@ -1,17 +1,17 @@
 """The order in which Java's HashMap gives out keys of type Long: that of the entries of a `.snapshot`.
 
 A key's place is its hash folded to the number of buckets; within a bucket it is the order of insertion. The table doubles when it
-is three quarters full, or when a bucket of a small table gets long, and never shrinks.
+is three quarters full, or when a bucket of a small table gets long, and never shrinks. In a large table a bucket of nine keys
+becomes a tree, whose order is not followed here: ids that brokers give out do not collide so often.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Generic, TypeVar
 
 FIRST_CAPACITY: Final = 16
-LONG_CHAIN: Final = 8
-MIN_TREE_CAPACITY: Final = 64  # from here on a long bucket becomes a tree instead of making the table grow
+MIN_TREE_CAPACITY: Final = 64  # below this a long bucket makes the table grow
 
 Value = TypeVar("Value")
 
@@ -27,6 +27,8 @@ class HashMap(Generic[Value]):
 
     __slots__ = ("_capacity", "entries")
 
+    longest_chain: int = 8
+
     def __init__(self) -> None:
         self.entries: dict[int, Value] = {}
         self._capacity = FIRST_CAPACITY
@@ -38,7 +40,8 @@ class HashMap(Generic[Value]):
         is_new = key not in self.entries
         self.entries[key] = value
         if is_new:
-            self._grow(key, len(self.entries) > self._capacity * 3 // 4)
+            self._grow_for_chain(key)
+            self._grow_if_full()
 
     def remove_all(self, keys: Iterable[int]) -> None:
         for key in keys:
@@ -48,31 +51,36 @@ class HashMap(Generic[Value]):
         self.entries.clear()
 
     def __iter__(self) -> Iterator[Value]:
-        for key in sorted(self.entries, key=lambda key: bucket(key, self._capacity)):
-            yield self.entries[key]
+        return iter([self.entries[key] for key in sorted(self._chained(), key=lambda key: bucket(key, self._capacity))])
 
-    def _grow(self, key: int, is_full: bool) -> None:
+    def _chained(self) -> Iterable[int]:
+        """The keys, those of each bucket in its order."""
+        return self.entries
+
+    def _grow_if_full(self) -> None:
+        if len(self.entries) > self._capacity * 3 // 4:
+            self._capacity *= 2
+
+    def _grow_for_chain(self, key: int) -> None:
         if self._capacity < MIN_TREE_CAPACITY:
             own = bucket(key, self._capacity)
-            if sum(bucket(other, self._capacity) == own for other in self.entries) > LONG_CHAIN:
+            if sum(bucket(other, self._capacity) == own for other in self.entries) > self.longest_chain:
                 self._capacity *= 2
-                is_full = len(self.entries) > self._capacity * 3 // 4
-        if is_full:
-            self._capacity *= 2
 
 
 class NewestFirstMap(HashMap[Value]):
-    """A map that is filled by computeIfAbsent only: a new key goes before the others of its bucket, and growing comes late."""
+    """A map that is filled by `compute_if_absent` only: a new key goes before the others of its bucket, and growing comes late."""
 
     __slots__ = ()
 
-    def put(self, key: int, value: Value) -> None:
-        assert key not in self.entries
-        if len(self.entries) > self._capacity * 3 // 4:
-            self._capacity *= 2
-        self.entries[key] = value
+    longest_chain = 7
 
-    def __iter__(self) -> Iterator[Value]:
-        newest_first = list(self.entries)[::-1]
-        for key in sorted(newest_first, key=lambda key: bucket(key, self._capacity)):
-            yield self.entries[key]
+    def compute_if_absent(self, key: int, compute: Callable[[], Value]) -> Value:
+        self._grow_if_full()
+        if key not in self.entries:
+            self.entries[key] = compute()
+            self._grow_for_chain(key)
+        return self.entries[key]
+
+    def _chained(self) -> Iterable[int]:
+        return list(self.entries)[::-1]

@@ -204,10 +204,7 @@ class ProducerStates:
     ) -> CompletedTransaction | None:
         """Let `appends` take an entry with a producer id; the transaction that it ends."""
         producer_id = entry.producer_id
-        append = appends.entries.get(producer_id)
-        if append is None:
-            append = self.prepare_update(producer_id, origin)
-            appends.put(producer_id, append)
+        append = appends.compute_if_absent(producer_id, lambda: self.prepare_update(producer_id, origin))
         completed = append.append(entry, first_offset, transaction_version)
         if entry.is_transactional:
             # A late marker of the epoch before must not undo the verification of the transaction that follows it.
