@@ -449,6 +449,12 @@ class TransactionCoordinatorFenced(LogRefusal):
     kafka_name = "TransactionCoordinatorFencedException"
 
 
+class InconsistentTopicId(LogRefusal):
+    """The folder belongs to another topic of that name."""
+
+    kafka_name = "InconsistentTopicIdException"
+
+
 class PolicyViolation(LogRefusal):
     """An operation that the topic's cleanup.policy forbids."""
 

@@ -7,7 +7,7 @@ codec's library: with `recompressed`, what they decompress to is compared, with 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -67,13 +67,11 @@ def compare_results(line: int, expected: Json, found: Json, *, recompressed: boo
 
 def _inner_difference(expected: object, found: object) -> Difference:
     """Of two lists or objects only the first element that differs."""
-    if isinstance(expected, dict) and isinstance(found, dict):
-        keys: Iterable[object] = (*expected, *found)
-    elif isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found) > 5:
-        keys, expected, found = range(len(expected)), dict(enumerate(expected)), dict(enumerate(found))
-    else:
+    if isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
+        expected, found = dict(enumerate(expected)), dict(enumerate(found))
+    if not (isinstance(expected, dict) and isinstance(found, dict)):
         return Difference("", expected, found)
-    key = next(key for key in keys if expected.get(key) != found.get(key))
+    key = next(key for key in (*expected, *found) if expected.get(key) != found.get(key))
     inner = _inner_difference(expected.get(key), found.get(key))
     return Difference(f"[{key}]{inner.where}", inner.expected, inner.found)
 

@@ -16,13 +16,14 @@ from typing import Any
 
 from crc32c import crc32c
 
-from kafkalog.errors import KafkaLogError, LogRefusal, RecordValidation, StorageError
+from kafkalog.errors import InvalidArgument, KafkaLogError, LogRefusal, RecordValidation, StorageError
+from kafkalog.log.engine.appending import AppendResult
 from kafkalog.log.engine.checkpoints import CleanShutdownFlag, OffsetCheckpoint
 from kafkalog.log.engine.cleaner import Cleaner, CleanerSelection, OffsetMap, clean_filthiest
 from kafkalog.log.engine.config import MIN_SEGMENT_BYTES, LogConfig
 from kafkalog.log.engine.entries import Entry, entry_at, file_entry_size, iter_entries
 from kafkalog.log.engine.offsets import AppendOrigin
-from kafkalog.log.engine.partition_log import AppendResult, PartitionLog
+from kafkalog.log.engine.partition_log import PartitionLog
 from kafkalog.log.engine.producer_state import ProducerState, VerificationGuard
 from kafkalog.log.engine.schedule import ManualClock, Schedule, TaskFailure
 from kafkalog.storage.fs import Fs, LocalFs
@@ -226,6 +227,12 @@ class Driver:
             del data[operation["truncate_to"] :]
         if "xor" in operation:
             position, byte = operation["xor"]
+            if position < 0:
+                position += len(data)
+            if position < 0:
+                path.touch()
+                raise InvalidArgument(f"no byte {position} in {path.name}")
+            data.extend(bytes(max(0, position + 1 - len(data))))
             data[position] ^= byte
         if "append" in operation:
             data += base64.b64decode(operation["append"])
@@ -364,8 +371,10 @@ class Driver:
             "segment": found.start.segment_base_offset,
             "position": found.start.position,
             "firstEntryIncomplete": found.first_entry_incomplete,
-            "batches": [[entry.base_offset, entry.last_offset] for entry in _file_entries(found.data)],
+            "batches": [],
         }
+        if operation.get("list", True):
+            answer["batches"] = [[entry.base_offset, entry.last_offset] for entry in _file_entries(found.data)]
         if found.is_readable:
             answer["crc32c"] = crc32c(found.data)
         if found.aborted is not None:
@@ -479,7 +488,9 @@ def _error_name(error: Exception) -> str:
         return error.kafka_name
     if isinstance(error, _NoOpenLog):
         return "IllegalStateException"
-    return "KafkaStorageException" if isinstance(error, StorageError) else type(error).__name__
+    if isinstance(error, StorageError):
+        return "KafkaStorageException"
+    return "NoSuchFileException" if isinstance(error, FileNotFoundError) else type(error).__name__
 
 
 def _task_failure(failure: TaskFailure) -> str:

@@ -1,6 +1,6 @@
 """Replay scripts that ran on Kafka's own log engine on ours, and compare every result and every file.
 
-    python tests/engine/replay.py FOLDER [--only CASE ...] [-v] [-j PROCESSES] [--keep FOLDER]
+    python tests/engine/replay.py FOLDER [--only CASE ...] [-v] [-j PROCESSES] [--keep FOLDER] [--strict]
 
 FOLDER holds one folder per case, or is one: `script.jsonl`, `results.jsonl` and `data/`, the log directory as the script left it.
 Prints the first difference of each case and ends with `N scripts, S same, D different`; exit status 1 if any differ.
@@ -44,11 +44,11 @@ def find_cases(folder: Path) -> list[Path]:
     return sorted(path.parent for path in folder.glob("*/script.jsonl"))
 
 
-def replay(case: Path, keep: Path | None = None) -> Replay:
+def replay(case: Path, keep: Path | None = None, *, strict: bool = False) -> Replay:
     """Run the script of a case in a folder of its own."""
     operations = [json.loads(line) for line in (case / "script.jsonl").read_text().splitlines()]
     expected = [json.loads(line) for line in (case / "results.jsonl").read_text().splitlines()]
-    recompressed = bool(operations[0].get("may_recompress"))
+    recompressed = bool(operations[0].get("may_recompress")) and not strict
     with _working_folder(case.name, keep) as base:
         driver = Driver(base)
         difference = None
@@ -62,8 +62,10 @@ def replay(case: Path, keep: Path | None = None) -> Replay:
                 difference = difference or compare_results(line, expected[line - 1], result, recompressed=recompressed)
                 if difference is not None and keep is None:
                     break
-        except Exception:  # a fault of ours must not hide the other cases
-            difference = difference or Difference(f"line {len(found) + 1} ({operation['op']})", None, traceback.format_exc())
+        except Exception as error:  # a fault of ours must not hide the other cases
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            fault = f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
+            difference = difference or Difference(f"line {len(found) + 1} ({operation['op']})", expected[len(found)], fault)
         finally:
             driver.abandon()
         if keep is not None:
@@ -84,13 +86,14 @@ def _working_folder(name: str, keep: Path | None) -> Iterator[Path]:
         yield keep / name
 
 
-def replay_all(cases: list[Path], processes: int, keep: Path | None = None) -> Iterator[Replay]:
+def replay_all(cases: list[Path], processes: int, keep: Path | None = None, *, strict: bool = False) -> Iterator[Replay]:
     """Replay cases, in their order."""
+    one = partial(replay, keep=keep, strict=strict)
     if processes == 1:
-        yield from map(partial(replay, keep=keep), cases)
+        yield from map(one, cases)
     else:
         with ProcessPoolExecutor(processes) as pool:
-            yield from pool.map(partial(replay, keep=keep), cases)
+            yield from pool.map(one, cases)
 
 
 def _arguments() -> argparse.Namespace:
@@ -100,6 +103,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("-v", "--verbose", action="store_true", help="tell also which are the same, and how many of each kind")
     parser.add_argument("-j", "--processes", type=int, default=1)
     parser.add_argument("--keep", type=Path, help="run every script to its end and leave results and files there")
+    parser.add_argument("--strict", action="store_true", help="hold us to the bytes of recompressed records too")
     return parser.parse_args()
 
 
@@ -115,7 +119,7 @@ def main() -> int:
     same: Counter[str] = Counter()
     kinds: Counter[str] = Counter()
     safer = 0
-    for done in replay_all(cases, arguments.processes, arguments.keep):
+    for done in replay_all(cases, arguments.processes, arguments.keep, strict=arguments.strict):
         kinds[done.kind] += 1
         same[done.kind] += done.difference is None
         safer += done.safer

@@ -28,14 +28,14 @@ def _release(era: str) -> tuple[list[int], str]:
     return [int(part) for part in release.split(".")], state
 
 
-def unpack(name: str, folder: Path) -> Path:
-    """`folder`, which then holds the log directory and the expected files of one era; safe against others who do the same."""
+def unpack(name: str, folder: Path, data: Path = DATA) -> Path:
+    """`folder`, which then holds what the archive of one era holds; safe against others who do the same."""
     marker = folder / f".{name}.unpacked"
     if marker.exists():
         return folder
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".unpack-") as scratch:
-        with tarfile.open(DATA / f"{name}.tar.xz") as archive:
+        with tarfile.open(data / f"{name}.tar.xz") as archive:
             archive.extractall(scratch, filter="data")
         for part in sorted(os.listdir(scratch)):
             _rename_once(Path(scratch, part), folder / part)

@@ -35,7 +35,7 @@ _SLICE = 1 << 20
 def decompress(payload: Buffer, out: memoryview, magic: int) -> int:
     """The number of bytes written to `out`."""
     source = memoryview(payload).cast("B")
-    position = _header_end(source, 0)
+    position = header_end(source, 0)
     if position < 0:
         raise CodecError("gzip: the payload does not begin with a whole gzip header")
     written = 0
@@ -43,11 +43,11 @@ def decompress(payload: Buffer, out: memoryview, magic: int) -> int:
         size, position = _inflate(source, position, out[written:])
         written += size
         # As Java does: the rest is another member only if it begins like one and could hold one.
-        position = _header_end(source, position) if len(source) - position > len(HEADER) + TRAILER.size else -1
+        position = header_end(source, position) if len(source) - position > len(HEADER) + TRAILER.size else -1
     return written
 
 
-def _header_end(source: memoryview, start: int) -> int:
+def header_end(source: memoryview, start: int) -> int:
     """Position of the deflate stream of the member at `start`, or -1 where no member begins."""
     position = start + len(HEADER)
     if position > len(source) or source[start : start + 3] != _MEMBER_START:

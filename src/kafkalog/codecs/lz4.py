@@ -32,6 +32,7 @@ HEADER = FRAME_MAGIC + b"\x60\x40\x82"
 BROKEN_HEADER = FRAME_MAGIC + b"\x60\x40\x1a"
 END = b"\x00\x00\x00\x00"
 BLOCK_SIZE = 64 << 10
+MAX_BLOCK_SIZE = 4 << 20
 
 _STORED = 0x8000_0000
 _SIZE = 0x7FFF_FFFF
@@ -76,6 +77,21 @@ def decompress(payload: Buffer, out: memoryview, magic: int) -> int:
     except struct.error:
         raise CodecError("lz4: the payload ends inside the frame") from None
     return written
+
+
+def block_stops(source: memoryview, magic: int) -> list[int]:
+    """Where each whole block of a frame ends, as far as sizes can be followed; none if the header is not sound."""
+    stops = []
+    try:
+        position, block_size, flags = _read_descriptor(bytes(source[:_LONGEST_HEADER]), magic)
+        while size := _read_size(source, position)[0] & _SIZE:
+            position += 4 + size + (4 if flags & _BLOCK_CHECKSUM else 0)
+            if position > len(source) or size > block_size:
+                break
+            stops.append(position)
+    except (CodecError, struct.error):
+        pass
+    return stops
 
 
 def _read_block(block: memoryview, size: int, target: memoryview, block_size: int) -> int:
@@ -153,14 +169,20 @@ def _verify_block(block: memoryview, stored_bytes: int, block_size: int) -> None
 def compress(data: Buffer, level: int | None, magic: int) -> bytes:
     """`data` in independent blocks of 64 KiB, without checksums and content size."""
     source = memoryview(data).cast("B")
-    mode = {"mode": "fast"} if level is None else {"mode": "high_compression", "compression": level}
     parts: list[Buffer] = [BROKEN_HEADER if magic == 0 else HEADER]
     for start in range(0, len(source), BLOCK_SIZE):
         raw = source[start : start + BLOCK_SIZE]
-        block = lz4.block.compress(raw, store_size=False, **mode)
+        block = _compress_block(raw, level)
         if len(block) < len(raw):
             parts += (_uint32.pack(len(block)), block)
         else:
             parts += (_uint32.pack(len(raw) | _STORED), raw)
     parts.append(END)
     return b"".join(parts)
+
+
+def _compress_block(raw: memoryview, level: int | None) -> Buffer:
+    if level is None:  # the same bytes as Kafka's library gives; the package lz4 has an older one with others
+        block: Buffer = cramjam.lz4.compress_block(raw, store_size=False)
+        return block
+    return lz4.block.compress(raw, mode="high_compression", compression=level, store_size=False)

@@ -25,7 +25,7 @@ HEADER = MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 BLOCK_SIZE = 32 << 10
 
 # The densest element, a copy, turns 3 bytes into 64.
-_MAX_EXPANSION = 22
+MAX_EXPANSION = 22
 
 _decompress_raw_into = cramjam.snappy.decompress_raw_into
 _int32 = Struct(">i")
@@ -71,7 +71,7 @@ def _decompress_block(block: memoryview, out: memoryview) -> int:
         size: int = _decompress_raw_into(block, out)
     except cramjam.DecompressionError as error:
         claimed = _claimed_size(block)
-        if len(out) < claimed <= _MAX_EXPANSION * len(block):
+        if len(out) < claimed <= MAX_EXPANSION * len(block):
             raise OutputFull from None
         raise CodecError(f"snappy: {error}") from None
     if not block:
@@ -90,9 +90,11 @@ def _claimed_size(block: memoryview) -> int:
 
 def compress(data: Buffer, level: int | None, magic: int) -> bytes:
     """`data` in blocks of 32 KiB, framed."""
+    from kafkalog.kernels.snappy import compress as compress_block  # other libraries find other copies than Kafka's
+
     source = memoryview(data).cast("B")
     parts = [HEADER]
     for start in range(0, len(source), BLOCK_SIZE):
-        block = bytes(cramjam.snappy.compress_raw(source[start : start + BLOCK_SIZE]))
+        block = compress_block(source[start : start + BLOCK_SIZE])
         parts += (_int32.pack(len(block)), block)
     return b"".join(parts)

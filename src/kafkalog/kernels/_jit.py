@@ -82,6 +82,11 @@ def inline(function: Function) -> Function:
     return _compiled(function, {"forceinline": True})
 
 
+def wrapping(function: Function) -> Function:
+    """A kernel whose unsigned sums run over on purpose: compiled they wrap, with the JIT off NumPy would warn."""
+    return np.errstate(over="ignore")(function) if JIT_OFF else function
+
+
 def _compiled(function: Function, extra: dict[str, Any]) -> Function:
     options: dict[str, Any] = {"nogil": True, "cache": CACHE_FOLDER is not None, "error_model": "numpy", **extra}
     if BOUNDS_CHECK:

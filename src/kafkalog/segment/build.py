@@ -41,8 +41,13 @@ class IndexBuilder:
 
     def add(self, fields: Ints) -> None:
         """Headers with their positions in the log that the index is for."""
-        if not fields.shape[1]:
-            return
+        if fields.shape[1]:
+            offsets, times = self.next_entries(fields)
+            self._offsets.append(offsets)
+            self._times.append(times)
+
+    def next_entries(self, fields: Ints) -> tuple[tuple[Column, Column], tuple[Column, Column]]:
+        """What these headers, at least one, add: offsets and positions, timestamps and offsets."""
         lasts = fields[scan.LAST_OFFSET]
         if int(lasts.max()) - self.base_offset > MAX_RELATIVE_OFFSET:
             raise CorruptBatch(
@@ -50,11 +55,10 @@ class IndexBuilder:
             )
         rows = self._indexed_rows(fields[scan.POSITION])
         greatest, offsets = self._running_maximum(fields[scan.MAX_TIMESTAMP], lasts)
-        self._offsets.append((lasts[rows], fields[scan.POSITION, rows]))
         rising = rows[np.diff(greatest[rows], prepend=self.indexed_timestamp) > 0]
-        self._times.append((greatest[rising], offsets[rising]))
         if len(rising):
             self.indexed_timestamp = int(greatest[rising[-1]])
+        return (lasts[rows], fields[scan.POSITION, rows]), (greatest[rising], offsets[rising])
 
     def _indexed_rows(self, positions: Column) -> Column:
         known = positions.tolist()

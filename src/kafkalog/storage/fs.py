@@ -1,8 +1,8 @@
 """The steps that writing is made of, as one small interface with two implementations.
 
 `LocalFs` is the real one. `simulated.SimulatedFs` keeps what a disk would keep, so that tests can cut its power after every step.
-Nothing here is durable by itself. `publish.py` puts the steps in the order that survives a crash for files that appear as a whole;
-the partition log (`log/engine`) does so for files that grow, by Kafka's own rules of what recovery can make whole again.
+Nothing here is durable by itself. `publish.py` puts the steps in the order that survives a crash, for files that appear as a
+whole; the partition log (`log/engine`) does so for files that grow, by Kafka's own rules of what recovery can make whole again.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import stat
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Literal, Protocol
+
+from .lock import broker_lock
 
 PathKind = Literal["file", "folder", "other", "missing"]
 Buffer = bytes | bytearray | memoryview
@@ -46,6 +48,10 @@ class OpenFile(Protocol):
 
     def read(self, position: int, size: int) -> bytes:
         """Up to `size` bytes: fewer only at the end of the file."""
+        ...
+
+    def read_into(self, position: int, target: memoryview) -> int:
+        """How many bytes were put into `target`: less than it holds only at the end of the file."""
         ...
 
     def write(self, position: int, data: Buffer) -> None:
@@ -116,6 +122,10 @@ class Fs(Protocol):
         """Hold a folder against every other writer of this kind; BlockingIOError if another one has it."""
         ...
 
+    def broker_lock(self, log_directory: str) -> AbstractContextManager[None]:
+        """Hold a log directory against brokers; StorageError if one is running there."""
+        ...
+
 
 class _LocalNewFile:
     def __init__(self, descriptor: int) -> None:
@@ -148,6 +158,12 @@ class _LocalOpenFile:
         while len(data) < size and (more := os.pread(self._descriptor, size - len(data), position + len(data))):
             data += more
         return data
+
+    def read_into(self, position: int, target: memoryview) -> int:
+        have = 0
+        while have < len(target) and (more := os.preadv(self._descriptor, [target[have:]], position + have)):
+            have += more
+        return have
 
     def write(self, position: int, data: Buffer) -> None:
         written = os.pwrite(self._descriptor, data, position)
@@ -239,3 +255,6 @@ class LocalFs:
             yield
         finally:
             os.close(descriptor)
+
+    def broker_lock(self, log_directory: str) -> AbstractContextManager[None]:
+        return broker_lock(log_directory)

@@ -1,8 +1,9 @@
 """A file system in memory that loses what a power cut may lose: the twin of `LocalFs` for tests.
 
 What a disk promises is little. Bytes of a file are there after the file was synced; before that any part of them may be missing,
-or be zeros. Names in a folder are there after the folder was synced; before that each change of them may have happened or not, in
-any combination. `images` lists the states in which the disk may be found.
+or be zeros, and what was written over others may be there in part. Names in a folder are there after the folder was synced;
+before that each change of them may have happened or not, in any combination. `images` lists the states in which the disk may be
+found.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ import errno
 import itertools
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 
-from .fs import Buffer, NewFile, PathKind
+from .fs import Buffer, NewFile, OpenFile, PathKind
 
 SECTOR = 512
 ALL_SUBSETS_UP_TO = 6  # changes of names; of more, every prefix and every one left out
@@ -25,17 +26,45 @@ Files = dict[str, bytes]
 class _File:
     content: bytearray = field(default_factory=bytearray)
     durable: bytes = b""
+    pending: list[tuple[int, bytes | None]] = field(default_factory=list)  # bytes at a position, or None: cut or grown to there
+    modified_ms: int = 0
+
+    def change(self, position: int, data: bytes | None) -> None:
+        self.pending.append((position, data))
+        _change(self.content, position, data)
+
+    def sync(self) -> None:
+        self.durable = bytes(self.content)
+        self.pending.clear()
 
     def found(self, fate: str) -> bytes:
         """The bytes after a power cut, in one of the ways it may go."""
-        lost = len(self.content) - len(self.durable)
-        if not lost or fate == "kept":
+        if not self.pending or fate == "kept":
             return bytes(self.content)
         if fate == "lost":
             return self.durable
         if fate == "zeros":
-            return self.durable + bytes(lost)
-        return bytes(self.content[: len(self.durable) + lost // 2 // SECTOR * SECTOR + 1])
+            return self.durable[: len(self.content)].ljust(len(self.content), b"\0")
+        return self._torn()
+
+    def _torn(self) -> bytes:
+        """The first half of what was pending, and a part of what comes next."""
+        found = bytearray(self.durable)
+        middle = len(self.pending) // 2
+        for position, data in self.pending[:middle]:
+            _change(found, position, data)
+        position, data = self.pending[middle]
+        if data is not None:
+            _change(found, position, data[: len(data) // 2 // SECTOR * SECTOR + 1])
+        return bytes(found)
+
+
+def _change(content: bytearray, position: int, data: bytes | None) -> None:
+    if data is None:
+        del content[position:]
+    content.extend(bytes(max(0, position - len(content))))
+    if data is not None:
+        content[position : position + len(data)] = data
 
 
 FATES = ("kept", "lost", "zeros", "torn")
@@ -83,22 +112,48 @@ def _subsets(count: int) -> Iterator[tuple[int, ...]]:
     yield from (everything[:gone] + everything[gone + 1 :] for gone in range(count))
 
 
-class _SimulatedNewFile:
+class _SimulatedOpenFile:
     def __init__(self, fs: SimulatedFs, file: _File, path: str) -> None:
         self.fs = fs
         self.file = file
         self.path = path
 
-    def write(self, data: Buffer) -> None:
+    @property
+    def size(self) -> int:
+        return len(self.file.content)
+
+    def read(self, position: int, size: int) -> bytes:
+        return bytes(self.file.content[position : position + size])
+
+    def read_into(self, position: int, target: memoryview) -> int:
+        data = self.read(position, len(target))
+        target[: len(data)] = data
+        return len(data)
+
+    def write(self, position: int, data: Buffer) -> None:
         self.fs.step("write", self.path)
-        self.file.content += memoryview(data).cast("B")
+        self.file.change(position, bytes(data))
+
+    def truncate(self, size: int) -> None:
+        self.fs.step("truncate", self.path)
+        self.file.change(size, None)
 
     def sync(self) -> None:
         if self.fs.step("sync", self.path):
-            self.file.durable = bytes(self.file.content)
+            self.file.sync()
 
     def close(self) -> None:
         self.fs.step("close", self.path)
+
+
+class _SimulatedNewFile:
+    def __init__(self, file: _SimulatedOpenFile) -> None:
+        self._file = file
+        self.sync = file.sync
+        self.close = file.close
+
+    def write(self, data: Buffer) -> None:
+        self._file.write(self._file.size, data)
 
 
 class SimulatedFs:
@@ -147,6 +202,11 @@ class SimulatedFs:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return entry
 
+    def _file(self, path: str) -> _File:
+        entry = self._entry(path)
+        assert isinstance(entry, _File)
+        return entry
+
     def _add(self, path: str, entry: _File | _Folder) -> None:
         if self._find(path) is not None:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
@@ -156,7 +216,21 @@ class SimulatedFs:
         self.step("create", path)
         file = _File()
         self._add(path, file)
-        return _SimulatedNewFile(self, file, path)
+        return _SimulatedNewFile(_SimulatedOpenFile(self, file, path))
+
+    def open(self, path: str, *, create: bool = False) -> OpenFile:
+        if create and self._find(path) is None:
+            self.create(path)
+        return _SimulatedOpenFile(self, self._file(path), path)
+
+    def size(self, path: str) -> int:
+        return len(self._file(path).content)
+
+    def modified_ms(self, path: str) -> int:
+        return self._file(path).modified_ms
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        self._file(path).modified_ms = modified_ms
 
     def make_folder(self, path: str) -> None:
         self.step("make_folder", path)
@@ -201,14 +275,15 @@ class SimulatedFs:
         return "folder" if isinstance(entry, _Folder) else "file"
 
     def read(self, path: str, position: int, size: int) -> bytes:
-        file = self._entry(path)
-        assert isinstance(file, _File)
-        return bytes(file.content[position : position + size])
+        return bytes(self._file(path).content[position : position + size])
 
     @contextmanager
     def lock(self, folder: str) -> Iterator[None]:
         self._folder(folder)
         yield
+
+    def broker_lock(self, log_directory: str) -> AbstractContextManager[None]:
+        return self.lock(log_directory)
 
     def files(self) -> Files:
         """Every file as a running program sees it."""

@@ -1,4 +1,4 @@
-"""Append a set of entries: checked, stamped with offsets, held against what is known of its producers, written, and taken note of.
+"""Append a set of entries: checked, stamped with offsets, held against what is known of its producers, written, taken note of.
 
 The order of these steps is Kafka's, and shows: an append that is refused late has begun its epoch and rolled the log already.
 """
@@ -82,6 +82,16 @@ def append(log: PartitionLog, data: Buffer, request: AppendRequest) -> AppendRes
         valid = memoryview(data)[: info.valid_bytes]
         records = _assign_offsets(log, valid, info, request) if request.assigns_offsets else _with_offsets(log, valid, info)
         return _append_valid(log, records, info, request)
+
+
+def append_stamped(log: PartitionLog, data: Buffer, request: AppendRequest) -> AppendResult:
+    """Append entries that this leader made itself: with their offsets and its epoch, and by its rules."""
+    limit = log.config.max_message_bytes
+    info = analyze(data, AppendOrigin.COORDINATOR, request.leader_epoch, max_message_bytes=limit, offsets_assigned=True)
+    info.log_start_offset = log.log_start_offset
+    with log.guard.doing("appending"):
+        log.local_log.check_open()
+        return _append_valid(log, _with_offsets(log, memoryview(data), info), info, request)
 
 
 def _assign_offsets(log: PartitionLog, data: memoryview, info: AppendInfo, request: AppendRequest) -> Buffer:

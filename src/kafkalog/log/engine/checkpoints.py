@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from kafkalog.errors import LogStorageFailure, UnsupportedFormat
-from kafkalog.format.checkpoint import PartitionOffset, decode_offset_checkpoint, encode_offset_checkpoint
+from kafkalog.format.checkpoint import PartitionOffset, decode_clean_shutdown, decode_offset_checkpoint, encode_offset_checkpoint
 from kafkalog.format.names import CLEAN_SHUTDOWN
 from kafkalog.storage.fs import Fs
 
@@ -48,6 +48,16 @@ class CleanShutdownFlag:
     @property
     def exists(self) -> bool:
         return self._fs.kind(self._path) == "file"
+
+    @property
+    def broker_epoch(self) -> int:
+        """The epoch of the broker that stopped; -1 if that is not known."""
+        if not self.exists:
+            return -1
+        try:
+            return decode_clean_shutdown(self._fs.read(self._path, 0, self._fs.size(self._path))).broker_epoch
+        except UnsupportedFormat:
+            return -1
 
     def delete(self) -> None:
         """Take it away, durably: what is written from now on has to be looked at after a crash."""

@@ -18,7 +18,7 @@ from kafkalog.errors import CorruptRecord, InvalidArgument, InvalidRecord, Inval
 from kafkalog.format import batch, message
 from kafkalog.format.sequence import NO_SEQUENCE, last_sequence
 
-from .records import Record, decompressed, iter_batch_records
+from .records import Content, Record, decompressed, iter_batch_records
 
 Buffer = bytes | bytearray | memoryview
 
@@ -345,17 +345,20 @@ class Message:
                 each.offset += base_offset
         return inner
 
-    def _read_inner(self, content: bytes) -> Iterator[Message]:
+    def _read_inner(self, content: Content) -> Iterator[Message]:
+        data = content.data
         start = 0
-        while start + batch.LOG_OVERHEAD <= len(content):
-            length: int = _INT32.unpack_from(content, start + batch.BATCH_LENGTH_POSITION)[0]
+        while start + batch.LOG_OVERHEAD <= len(data):
+            length: int = _INT32.unpack_from(data, start + batch.BATCH_LENGTH_POSITION)[0]
             if length < message.MIN_MESSAGE_SIZE:
                 raise CorruptRecord(f"a message of {length} bytes inside the wrapper at byte {self.position}")
             size = batch.LOG_OVERHEAD + length
-            if start + size > len(content):
-                return
-            yield Message(content, start, self.position, self)
+            if start + size > len(data):
+                break
+            yield Message(data, start, self.position, self)
             start += size
+        if content.fault:
+            raise content.fault
 
     def set_last_offset(self, offset: int) -> None:
         self.offset = offset

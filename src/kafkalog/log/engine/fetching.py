@@ -20,6 +20,8 @@ LATEST: Final = -1
 EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,8 @@ def find_offset_by_time(log: PartitionLog, timestamp: int) -> TimestampAndOffset
         if timestamp == LATEST:
             latest_epoch = log.leader_epochs.latest_epoch
             return TimestampAndOffset(NO_TIMESTAMP, log.log_end_offset, -1 if latest_epoch is None else latest_epoch)
+        if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):  # there is no remote storage here
+            return TimestampAndOffset(NO_TIMESTAMP, -1, -1)
         if timestamp == MAX_TIMESTAMP:
             return _find_max_timestamp(log)
         for segment in log.segments.values:
@@ -85,7 +89,7 @@ def _find_max_timestamp(log: PartitionLog) -> TimestampAndOffset | None:
     greatest, offset = segment.max_timestamp_and_offset
     for entry in segment.log.iter_entries(segment.offset_index.lookup(offset).position):
         if entry.max_timestamp == greatest:
-            for record in entry:
+            for record in entry if greatest != NO_TIMESTAMP else ():
                 if record.timestamp == greatest:
                     return TimestampAndOffset(greatest, record.offset, max(-1, entry.partition_leader_epoch))
             return None

@@ -54,6 +54,10 @@ class FileRecords:
     def read(self, position: int, size: int) -> bytes:
         return self._file.read(position, size)
 
+    def read_into(self, position: int, target: memoryview) -> int:
+        """How many bytes of entries were put into `target`."""
+        return self._file.read_into(position, target[: max(0, self.size - position)])
+
     def append(self, data: Buffer) -> None:
         if len(data) > MAX_SIZE - self.size:
             raise InvalidArgument(f"{self.path}: {len(data)} more bytes do not fit behind {self.size}")
@@ -147,7 +151,8 @@ class FileRecords:
         """The first record from `position` and `start_offset` on that is not older than `timestamp`."""
         for entry in self.iter_entries(position):
             if entry.max_timestamp >= timestamp:
-                for record in entry:
+                # A compressed batch is read as a whole: one that is damaged behind the record is no answer either.
+                for record in list(entry) if entry.is_compressed else entry:
                     if record.timestamp >= timestamp and record.offset >= start_offset:
                         return TimestampAndOffset(record.timestamp, record.offset, entry.partition_leader_epoch)
         return None

@@ -13,12 +13,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import ClassVar, Final, Generic, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kafkalog.errors import CorruptIndex, IndexOffsetOverflow, InvalidArgument, InvalidOffset, InvalidState
 from kafkalog.storage.fs import Fs, OpenFile
 
 from .offsets import NO_TIMESTAMP, OffsetPosition, TimestampOffset
 
 MAX_RELATIVE_OFFSET: Final = (1 << 31) - 1
+Column = NDArray[np.int64]
 WARM_BYTES: Final = 8192  # searched first: lookups are mostly near the end
 
 
@@ -26,6 +30,7 @@ class SegmentIndex(ABC):
     """What both kinds of index have in common: a file of `entry_count` entries, with room for `max_entries`."""
 
     LAYOUT: ClassVar[struct.Struct]
+    DTYPE: ClassVar[np.dtype[np.void]]
 
     def __init__(self, fs: Fs, path: str, base_offset: int, max_size: int) -> None:
         self.fs = fs
@@ -59,7 +64,16 @@ class SegmentIndex(ABC):
 
     @property
     def is_full(self) -> bool:
-        return self.entry_count >= self.max_entries
+        return self.entry_count >= self.capacity
+
+    def has_room_for(self, count: int) -> bool:
+        """Whether `count` more entries can be added, none of them to a full index."""
+        return not count or self.entry_count + count <= self.capacity
+
+    @property
+    def capacity(self) -> int:
+        """How many entries an index has when it is full."""
+        return self.max_entries
 
     def can_append_offset(self, offset: int) -> bool:
         return 0 <= offset - self.base_offset <= MAX_RELATIVE_OFFSET
@@ -133,6 +147,15 @@ class SegmentIndex(ABC):
         self.file.write(self.size_bytes, self.LAYOUT.pack(first, second))
         self.entry_count += 1
 
+    def extend(self, firsts: Column, seconds: Column) -> None:
+        """Add many entries, of which the caller knows that they belong here and that there is room."""
+        if len(firsts):
+            stored = np.empty(len(firsts), self.DTYPE)
+            stored["first"], stored["second"] = firsts, seconds
+            self.file.write(self.size_bytes, stored.tobytes())
+            self.entry_count += len(firsts)
+            self._read_last()
+
     def _truncate_to_count(self, count: int) -> None:
         self.entry_count = count
         self._read_last()
@@ -180,6 +203,7 @@ class OffsetIndex(SegmentIndex):
     """Offsets, and where the entries that end with them begin."""
 
     LAYOUT = struct.Struct(">ii")
+    DTYPE = np.dtype([("first", ">i4"), ("second", ">i4")])
 
     def __init__(self, fs: Fs, path: str, base_offset: int, max_size: int) -> None:
         super().__init__(fs, path, base_offset, max_size)
@@ -232,6 +256,7 @@ class TimeIndex(SegmentIndex):
     """The greatest timestamp up to an offset. The last slot is kept for the entry that is written when the segment is closed."""
 
     LAYOUT = struct.Struct(">qi")
+    DTYPE = np.dtype([("first", ">i8"), ("second", ">i4")])
 
     def __init__(self, fs: Fs, path: str, base_offset: int, max_size: int) -> None:
         super().__init__(fs, path, base_offset, max_size)
@@ -242,8 +267,8 @@ class TimeIndex(SegmentIndex):
         self.last_entry = self.entry(count - 1) if count else TimestampOffset(NO_TIMESTAMP, self.base_offset)
 
     @property
-    def is_full(self) -> bool:
-        return self.entry_count >= self.max_entries - 1
+    def capacity(self) -> int:
+        return self.max_entries - 1
 
     def sanity_check(self) -> None:
         if self.entry_count and self.last_entry.timestamp < self.entry(0).timestamp:

@@ -18,6 +18,7 @@ from .log_segment import LogSegment
 from .offsets import OffsetMetadata
 from .producer_rebuild import delete_snapshots, rebuild_producers
 from .producers import ProducerStates
+from .recovery import recover_segment
 from .segment_files import CLEANED, DELETED, SWAP, SegmentFiles
 
 MAX_OFFSET: Final = (1 << 63) - 1
@@ -148,7 +149,7 @@ class LogLoader:
         """Recover a segment with what is known of the producers before it; how many bytes it lost."""
         producers = ProducerStates(self.fs, self.files.folder, self.files.clock, self.producers.settings)
         rebuild_producers(producers, self.segments, self.log_start_offset, segment.base_offset, self.files.clock)
-        truncated = segment.recover(producers, self.leader_epochs)
+        truncated = recover_segment(segment, producers, self.leader_epochs)
         producers.take_snapshot()
         return truncated
 

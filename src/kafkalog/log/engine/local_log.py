@@ -131,7 +131,7 @@ class LocalLog:
         with self.files.guard.doing("reading"):
             segment = self.segments.floor(offset)
             if offset > self.log_end_offset or segment is None:
-                raise OffsetOutOfRange(f"{self.files.folder}: offset {offset} is not in the log, which ends at {self.log_end_offset}")
+                raise OffsetOutOfRange(f"{self.files.folder}: there is no offset {offset}: the log ends at {self.log_end_offset}")
             if offset >= max_offset.offset:
                 start = max_offset if offset == max_offset.offset else self.convert_to_offset_metadata(offset)
                 return Fetched(Slice(start), [] if with_aborted else None)

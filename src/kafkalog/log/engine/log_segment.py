@@ -7,23 +7,28 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Self
 
-from kafkalog.errors import CorruptRecord, InvalidArgument, InvalidRecord, LogRefusal, SegmentOffsetOverflow
+import numpy as np
+
+from kafkalog.errors import InvalidArgument, LogRefusal, SegmentOffsetOverflow
 from kafkalog.format.names import segment_file_name
+from kafkalog.kernels import scan
+from kafkalog.kernels.bytes import Ints
+from kafkalog.segment.build import IndexBuilder
 from kafkalog.storage.fs import Buffer, Fs
 
 from .config import LogConfig
 from .entries import Entry, iter_entries
 from .file_records import EntryPlace, FileRecords, TimestampAndOffset
+from .header_tables import scan_entries
 from .indexes import LazyIndex, OffsetIndex, TimeIndex
-from .leader_epochs import LeaderEpochs
-from .offsets import AppendOrigin, OffsetMetadata, TimestampOffset
+from .offsets import OffsetMetadata, TimestampOffset
 from .producer_state import CompletedTransaction
-from .producers import ProducerStates
 from .schedule import Clock
 from .transaction_index import AbortedTransaction, TransactionIndex
 
 MAX_TIMESTAMP: Final = (1 << 63) - 1
 COPY_BYTES: Final = 1 << 20
+BULK_BYTES: Final = 1 << 16  # from here on one kernel call for many entries pays, even if they are large
 
 
 @dataclass
@@ -147,11 +152,13 @@ class LogSegment:
         first = self._read_first_timestamp()
         return max_timestamp - first if first is not None and first >= 0 else self._clock.now_ms() - self._created_ms
 
-    def _note_timestamp(self, entry: Entry) -> None:
+    def note_timestamp(self, entry: Entry) -> None:
+        """Let the greatest timestamp be that of `entry`, if it is."""
         if entry.max_timestamp > self.max_timestamp:
             self._max_timestamp = TimestampOffset(entry.max_timestamp, entry.last_offset)
 
-    def _append_time_index(self, *, skip_full_check: bool = False) -> None:
+    def append_time_index(self, *, skip_full_check: bool = False) -> None:
+        """Let the time index know the greatest timestamp so far."""
         self.time_index.maybe_append(*self.max_timestamp_and_offset, skip_full_check=skip_full_check)
 
     # appending
@@ -173,16 +180,59 @@ class LogSegment:
         if not data:
             return
         position = self.log.size
-        self._ensure_offset_in_range(last_offset)
+        self.ensure_offset_in_range(last_offset)
         self.log.append(data)
+        if len(data) < BULK_BYTES or not self._index_set(data, position):
+            self._index_entries(data, position)
+
+    def _index_set(self, data: Buffer, position: int) -> bool:
+        """Index what was written at `position`; False if something in it is odd, and nothing was done."""
+        fields = scan_entries(data, position)
+        if fields is None:
+            return False
+        indexed_position = self.index_in_bulk(fields, position - self._bytes_since_index_entry)
+        if indexed_position is None:
+            return False
+        self._bytes_since_index_entry = self.log.size - indexed_position
+        return True
+
+    def _index_entries(self, data: Buffer, position: int) -> None:
         for entry in iter_entries(data):
-            self._note_timestamp(entry)
+            self.note_timestamp(entry)
             if self._bytes_since_index_entry > self.index_interval_bytes:
-                self.offset_index.append(entry.last_offset, position)
-                self._append_time_index()
+                self.index_entry(entry, position)
                 self._bytes_since_index_entry = 0
             position += entry.size
             self._bytes_since_index_entry += entry.size
+
+    def index_entry(self, entry: Entry, position: int) -> None:
+        """Add an entry of the log to both indexes."""
+        self.offset_index.append(entry.last_offset, position)
+        self.append_time_index()
+
+    def index_in_bulk(self, fields: Ints, anchor: int) -> int | None:
+        """Index entries by their headers, as one by one they would be; the position of the last one indexed.
+
+        `anchor` is that position so far. None if one of them has to be refused, which is then for the caller to find.
+        """
+        offset_index, time_index = self.offset_index, self.time_index
+        lasts = fields[scan.LAST_OFFSET]
+        builder = IndexBuilder(self.base_offset, self.index_interval_bytes)
+        builder.indexed_position = anchor
+        builder.greatest_timestamp, builder.offset_of_greatest = self.max_timestamp_and_offset
+        builder.indexed_timestamp = time_index.last_entry.timestamp
+        before = offset_index.last_offset if offset_index.entry_count else self.base_offset - 1
+        if lasts[0] <= before or (np.diff(lasts) <= 0).any() or not offset_index.can_append_offset(int(lasts[-1])):
+            return None
+        (offsets, positions), (timestamps, time_offsets) = builder.next_entries(fields)
+        if not offset_index.has_room_for(len(offsets)) or not time_index.has_room_for(len(offsets)):
+            return None
+        if len(time_offsets) and time_index.entry_count and time_offsets[0] < time_index.last_entry.offset:
+            return None
+        offset_index.extend(offsets - self.base_offset, positions)
+        time_index.extend(timestamps, time_offsets - self.base_offset)
+        self._max_timestamp = TimestampOffset(builder.greatest_timestamp, builder.offset_of_greatest)
+        return builder.indexed_position
 
     def append_from_file(self, records: FileRecords, start: int) -> int:
         """Copy the entries from `start` on that this segment can hold; their number of bytes."""
@@ -206,7 +256,8 @@ class LogSegment:
             self.append(last_offset, records.read(start, size))
         return size
 
-    def _ensure_offset_in_range(self, offset: int) -> None:
+    def ensure_offset_in_range(self, offset: int) -> None:
+        """SegmentOffsetOverflow if the offset is too far from the base offset."""
         if not self.offset_index.can_append_offset(offset):
             message = f"{self.log.path}: offset {offset} is too far from {self.base_offset} for one segment"
             raise SegmentOffsetOverflow(message, self)
@@ -265,7 +316,7 @@ class LogSegment:
         next_offset = self.read_next_offset()
         return next_offset > self.base_offset and not self.offset_index.can_append_offset(next_offset - 1)
 
-    # checking and repairing
+    # checking and cutting
 
     def sanity_check(self) -> None:
         """FileNotFoundError if there is no offset index, CorruptIndex if the transaction index cannot be right.
@@ -278,48 +329,18 @@ class LogSegment:
             self.time_index.resize(0)
         self.transaction_index.sanity_check()
 
-    def recover(self, producers: ProducerStates, leader_epochs: LeaderEpochs) -> int:
-        """Make the indexes anew from the entries, up to the first that is damaged; how many bytes were cut off from there on.
-
-        `producers` and `leader_epochs` learn what the entries say.
-        """
+    def reset_indexes(self) -> None:
+        """Forget what the indexes say: they are about to be made anew."""
         self.offset_index.reset()
         self.time_index.reset()
         self.transaction_index.reset()
         self._max_timestamp = None
-        valid_bytes = last_indexed = 0
-        try:
-            for entry in self.log.iter_entries():
-                entry.ensure_valid()
-                self._ensure_offset_in_range(entry.last_offset)
-                self._note_timestamp(entry)
-                if valid_bytes - last_indexed > self.index_interval_bytes:
-                    self.offset_index.append(entry.last_offset, valid_bytes)
-                    self._append_time_index()
-                    last_indexed = valid_bytes
-                valid_bytes += entry.size
-                if entry.magic >= 2:
-                    self._recover_state(entry, producers, leader_epochs)
-        except (CorruptRecord, InvalidRecord):
-            pass  # what follows is cut off
-        truncated = self.log.truncate_to(valid_bytes)
-        self.offset_index.trim_to_valid_size()
-        self._append_time_index(skip_full_check=True)
-        self.time_index.trim_to_valid_size()
-        return truncated
 
-    def _recover_state(self, entry: Entry, producers: ProducerStates, leader_epochs: LeaderEpochs) -> None:
-        latest_epoch = leader_epochs.latest_epoch
-        if entry.partition_leader_epoch >= 0 and (latest_epoch is None or entry.partition_leader_epoch > latest_epoch):
-            leader_epochs.assign(entry.partition_leader_epoch, entry.base_offset)
-        if entry.has_producer_id:
-            append = producers.prepare_update(entry.producer_id, AppendOrigin.REPLICATION)
-            completed = append.append(entry)
-            producers.update(append)
-            if completed is not None:
-                self.update_transaction_index(completed, producers.last_stable_offset(completed))
-                producers.complete_transaction(completed)
-        producers.map_end_offset = entry.last_offset + 1
+    def finish_indexes(self) -> None:
+        """Give indexes that are complete their final sizes."""
+        self.append_time_index(skip_full_check=True)
+        self.offset_index.trim_to_valid_size()
+        self.time_index.trim_to_valid_size()
 
     def truncate_to(self, offset: int) -> int:
         """Cut off the entry that holds `offset` and all behind it; how many bytes went."""
@@ -357,9 +378,7 @@ class LogSegment:
 
     def on_become_inactive(self) -> None:
         """Nothing more is appended: the files get their final sizes."""
-        self._append_time_index(skip_full_check=True)
-        self.offset_index.trim_to_valid_size()
-        self.time_index.trim_to_valid_size()
+        self.finish_indexes()
         self.log.trim()
         self._offset_index.close_handlers()
         self._time_index.close_handlers()
@@ -384,7 +403,7 @@ class LogSegment:
         """Give the files their final sizes, make the entries durable, and let the files go."""
         if self._max_timestamp is not None:
             with suppress(LogRefusal):  # a time index that lacks its last entry is no reason not to close
-                self._append_time_index(skip_full_check=True)
+                self.append_time_index(skip_full_check=True)
         self._offset_index.close()
         self._time_index.close()
         self.log.close()

@@ -1,7 +1,7 @@
 """The partition log: one folder of segments, written and kept by Kafka's rules.
 
-Given the same calls and the same clock it leaves the files that Kafka's own engine leaves, byte for byte. It is used by one thread
-at a time. What has to be done later (flushing, deleting files, forgetting producers) waits in its schedule until `run_due_tasks`.
+Given the same calls and the same clock it leaves the files that Kafka's own engine leaves, byte for byte. One thread at a time
+may use it. What has to be done later (flushing, deleting files, forgetting producers) waits in its schedule for `run_due_tasks`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from kafkalog.errors import OffsetOutOfRange, PolicyViolation, UsageError
 from kafkalog.format.control import EndTxnMarker
@@ -42,6 +42,10 @@ from .transaction_index import AbortedTransaction
 from .truncation import truncate_fully, truncate_to
 from .watermarks import Watermarks
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BATCH_BYTES = 16_384  # a producer's batch.size
 EXPIRATION_CHECK_MS = 10 * 60 * 1000
 MAX_TRANSACTION_TIMEOUT_MS = 15 * 60 * 1000
 
@@ -105,9 +109,8 @@ class PartitionLog:
         fs = fs or LocalFs()
         clock = clock or SystemClock()
         schedule = schedule or Schedule(clock)
-        guard = StorageGuard(folder)
         make_folders(fs, folder)
-        files = SegmentFiles(folder, LogSegments(), config or LogConfig(), fs=fs, clock=clock, schedule=schedule, guard=guard)
+        files = SegmentFiles(folder, config or LogConfig(), fs=fs, clock=clock, schedule=schedule)
         checkpoint = CheckpointFile(fs, os.path.join(folder, LEADER_EPOCH_CHECKPOINT))
         leader_epochs = LeaderEpochs(checkpoint, schedule, f"{topic}-{partition}")
         settings = ProducerSettings(producer_id_expiration_ms, transaction_verification, max_transaction_timeout_ms)
@@ -229,6 +232,29 @@ class PartitionLog:
         """
         epoch = self.latest_epoch if leader_epoch is None else leader_epoch
         return append(self, data, AppendRequest(origin, epoch or 0, verification, transaction_version))
+
+    def append_records(
+        self,
+        table: pa.Table | pa.RecordBatch,
+        *,
+        codec: str = "none",
+        level: int | None = None,
+        batch_bytes: int = BATCH_BYTES,
+        leader_epoch: int | None = None,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        base_sequence: int = -1,
+        is_transactional: bool = False,
+    ) -> AppendResult:
+        """Append the rows of a table with columns of `records`, in batches as a producer would make them; where they all went.
+
+        The offsets are the log's. A topic with a compression.type of its own does not take `codec`.
+        """
+        from .bulk import Producer, append_table
+
+        epoch = self.latest_epoch if leader_epoch is None else leader_epoch
+        producer = Producer(producer_id, producer_epoch, base_sequence, is_transactional)
+        return append_table(self, table, codec, level, batch_bytes, epoch or 0, producer)
 
     def append_as_follower(self, data: Buffer, leader_epoch: int) -> AppendResult:
         """Append entries as a leader of `leader_epoch` has stored them; what is of a newer epoch is left out."""

@@ -6,11 +6,12 @@ where a compressed batch is to be stored as it came, a glance that steps over ke
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from kafkalog import codecs
-from kafkalog.errors import CodecError, InvalidArgument, InvalidRecord, Limits, LogRefusal
+from kafkalog.codecs.partial import decompressed_part
+from kafkalog.errors import CodecError, InvalidArgument, InvalidRecord, Limits, LogRefusal, OutputFull, RecordTooLarge
 from kafkalog.format import batch
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ Headers = tuple[tuple[bytes, bytes | None], ...]
 
 MAX_INT64: Final = (1 << 63) - 1
 _VARINT_SIZE, _VARLONG_SIZE = 5, 10
-_EMPTY: Final = b""
 
 
 class Record(NamedTuple):
@@ -45,6 +45,9 @@ class Glance(NamedTuple):
     has_key: bool
 
 
+Found = TypeVar("Found")
+
+
 class _Overlong(Exception):
     """A variable-length integer with more bytes than its width needs."""
 
@@ -54,57 +57,60 @@ def as_int64(value: int) -> int:
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
-def decompressed(codec: int, payload: memoryview, magic: int) -> bytes:
-    """What `payload` decompresses to; LogRefusal if it does not."""
+class Content(NamedTuple):
+    """Decompressed bytes, and what to raise where a reader goes on behind them, if they are not all."""
+
+    data: bytes
+    fault: LogRefusal | None = None
+
+    def end(self, refusal: LogRefusal) -> LogRefusal:
+        """What a reader meets who needs more: the fault, or else `refusal`."""
+        return self.fault or refusal
+
+
+def decompressed(codec: int, payload: memoryview, magic: int) -> Content:
+    """What `payload` decompresses to, as far as it does."""
     try:
-        return codecs.decompressed(codec, payload, magic=magic, limit=Limits.decompressed_bytes)
+        return Content(codecs.decompressed(codec, payload, magic=magic, limit=Limits.decompressed_bytes))
+    except OutputFull as error:
+        raise RecordTooLarge(f"records of more than {Limits.decompressed_bytes} bytes: {error}") from error
     except CodecError as error:
-        raise LogRefusal(f"records cannot be decompressed: {error}") from error
+        data, fails = decompressed_part(codec, payload, magic=magic)
+        return Content(data, LogRefusal(f"records cannot be decompressed: {error}") if fails else None)
 
 
 def iter_batch_records(entry: Batch) -> Iterator[Record]:
-    """The records of a batch. InvalidRecord at one whose bytes do not fit, LogRefusal if they do not decompress."""
-    count = _checked_count(entry)
-    if count == 0:
-        return
-    codec = entry.codec
-    payload = decompressed(codec, entry.payload, 2) if codec else bytes(entry.payload)
-    position = 0
-    for number in range(count):
-        try:
-            record, position = _read_record(entry, payload, position)
-        except _Overlong:
-            # Kafka lets this one through as it is when it reads a plain batch; a compressed one only seems to end early.
-            kind = InvalidRecord if codec else InvalidArgument
-            raise kind(f"the length of record {number} of the batch at byte {entry.position} is no number") from None
-        except IndexError:
-            raise InvalidRecord(f"record {number} of the batch at byte {entry.position} ends behind the batch") from None
-        if number == count - 1 and position != len(payload):
-            raise InvalidRecord(f"{len(payload) - position} bytes follow record {number}, the last of the batch")
-        yield record
+    """The records of a batch. InvalidRecord at one whose bytes do not fit, LogRefusal where they do not decompress."""
+    return _walk(entry, _read_record)
 
 
 def iter_glances(entry: Batch) -> Iterator[Glance]:
-    """The records of a batch without keys and values; a compressed batch is taken at its word for the lengths of records."""
-    if not entry.is_compressed:
-        for record in iter_batch_records(entry):
-            yield Glance(record.offset, record.timestamp, record.key is not None)
-        return
+    """The records of a compressed batch without keys and values; it is taken at its word for the lengths of records."""
+    return _walk(entry, _glance_at_record)
+
+
+def _walk(entry: Batch, read: Callable[[Batch, bytes, int], tuple[Found, int]]) -> Iterator[Found]:
     count = _checked_count(entry)
     if count == 0:
         return
-    payload = decompressed(entry.codec, entry.payload, 2)
+    content = decompressed(entry.codec, entry.payload, 2) if entry.is_compressed else Content(bytes(entry.payload))
     position = 0
     for number in range(count):
         try:
-            glance, position = _glance_at_record(entry, payload, position)
-        except (_Overlong, IndexError):
-            raise InvalidRecord(f"record {number} of the batch at byte {entry.position} ends behind the batch") from None
-        if position > len(payload):
-            raise InvalidRecord(f"record {number} of the batch at byte {entry.position} ends behind the batch")
-        if number == count - 1 and position != len(payload):
-            raise InvalidRecord(f"{len(payload) - position} bytes follow record {number}, the last of the batch")
-        yield glance
+            found, position = read(entry, content.data, position)
+        except _Overlong:
+            # Kafka lets the first of its exceptions through when it reads a plain batch.
+            kind = InvalidRecord if entry.is_compressed else InvalidArgument
+            raise kind(f"the length of record {number} in the batch at byte {entry.position} is no number") from None
+        except IndexError:
+            cut = InvalidRecord(f"record {number} of {count} in the batch at byte {entry.position} ends behind the batch")
+            raise content.end(cut) from None
+        if number == count - 1:
+            if position < len(content.data):
+                raise InvalidRecord(f"{len(content.data) - position} bytes follow record {number}, the last of the batch")
+            if content.fault:
+                raise content.fault
+        yield found
 
 
 def _checked_count(entry: Batch) -> int:
@@ -114,11 +120,11 @@ def _checked_count(entry: Batch) -> int:
 
 
 def _read_record(entry: Batch, payload: bytes, position: int) -> tuple[Record, int]:
-    """The record at `position`, and the position after it. IndexError if the bytes end inside it."""
+    """The record at `position`, and the position after it. IndexError if the payload ends inside it."""
     length, start = _read_varint(payload, position)
     stop = start + length
     if stop > len(payload):
-        raise InvalidRecord(f"a record of {length} bytes where {len(payload) - start} are left")
+        raise IndexError
     try:
         offset, timestamp, position = _read_deltas(entry, payload, start + 1)
         key, position = _read_bytes(payload, position)
@@ -135,6 +141,7 @@ def _read_record(entry: Batch, payload: bytes, position: int) -> tuple[Record, i
 
 
 def _glance_at_record(entry: Batch, payload: bytes, position: int) -> tuple[Glance, int]:
+    """The same without a look at the length of the record."""
     _, position = _read_varint(payload, position)
     offset, timestamp, position = _read_deltas(entry, payload, position + 1)
     key_size, position = _read_varint(payload, position)
@@ -148,6 +155,8 @@ def _glance_at_record(entry: Batch, payload: bytes, position: int) -> tuple[Glan
             raise InvalidRecord(f"a header claims to have a key of {size} bytes")
         size, position = _read_varint(payload, position + size)
         position += max(size, 0)
+    if position > len(payload):
+        raise IndexError
     return Glance(offset, timestamp, key_size >= 0), position
 
 

@@ -66,10 +66,9 @@ def _delete_while(log: PartitionLog, condition: Condition) -> int:
 def _delete(log: PartitionLog, deletable: list[LogSegment]) -> int:
     with log.guard.doing("deleting segments"):
         count = len(deletable)
-        if len(log.segments) == count:
-            # A log always has an active segment.
-            if log.roll().base_offset == deletable[-1].base_offset:
-                deletable.pop()
+        needs_active = len(log.segments) == count
+        if needs_active and log.roll().base_offset == deletable[-1].base_offset:  # an empty one was replaced by the roll
+            deletable.pop()
         log.local_log.check_open()
         if deletable:
             following = log.segments.higher(deletable[-1].base_offset)

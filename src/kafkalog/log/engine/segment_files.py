@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from operator import attrgetter
 from typing import Final
 
 from kafkalog.errors import InvalidArgument, InvalidState
@@ -20,6 +21,8 @@ from .log_segments import LogSegments
 from .schedule import Clock, Schedule
 from .storage_guard import StorageGuard
 
+_base_offset = attrgetter("base_offset")
+
 CLEANED: Final = ".cleaned"
 SWAP: Final = ".swap"
 DELETED: Final = ".deleted"
@@ -28,16 +31,14 @@ DELETED: Final = ".deleted"
 class SegmentFiles:
     """The segments of one folder, and what it takes to change them."""
 
-    def __init__(
-        self, folder: str, segments: LogSegments, config: LogConfig, *, fs: Fs, clock: Clock, schedule: Schedule, guard: StorageGuard
-    ) -> None:
+    def __init__(self, folder: str, config: LogConfig, *, fs: Fs, clock: Clock, schedule: Schedule) -> None:
         self.folder = folder
-        self.segments = segments
+        self.segments = LogSegments()
         self.config = config
         self.fs = fs
         self.clock = clock
         self.schedule = schedule
-        self.guard = guard
+        self.guard = StorageGuard(folder)
 
     def open_segment(self, base_offset: int, *, exists: bool = False, suffix: str = "") -> LogSegment:
         return LogSegment.open(
@@ -52,7 +53,7 @@ class SegmentFiles:
         return self.open_segment(base_offset, suffix=CLEANED)
 
     def delete_files(self, segments: Sequence[LogSegment], *, later: bool = True) -> None:
-        """Give the files of these segments another name, and remove them after file.delete.delay.ms, for readers that still read."""
+        """Rename the files of these segments, and remove them after file.delete.delay.ms: somebody may still read them."""
         for segment in segments:
             if not segment.has_suffix(DELETED):
                 segment.change_suffixes("", DELETED)
@@ -80,11 +81,12 @@ class SegmentFiles:
         A crash before all of them are `.swap` undoes this, which is why the last one is renamed first: the loader takes a `.swap`
         file for good unless a `.cleaned` one begins before it. A crash later is completed.
         """
-        new = sorted(new, key=lambda segment: segment.base_offset)
-        old = sorted((segment for segment in old if segment.base_offset in self.segments), key=lambda segment: segment.base_offset)
+        new = sorted(new, key=_base_offset)
+        old = sorted((segment for segment in old if segment.base_offset in self.segments), key=_base_offset)
         for segment in reversed(new):
             segment.change_suffixes(CLEANED, SWAP)
             self.segments.add(segment)
+        self.fs.sync_folder(self.folder)
         kept = {segment.base_offset for segment in new}
         for segment in old:
             if segment.base_offset != new[0].base_offset:
@@ -96,7 +98,7 @@ class SegmentFiles:
         return [segment for segment in old if segment.base_offset not in kept]
 
     def split_overflowed(self, segment: LogSegment) -> tuple[list[LogSegment], list[LogSegment]]:
-        """Put several segments in the place of one with offsets too far from its base: those, and what of it no new one replaced."""
+        """Put several segments in the place of one with offsets too far from its base: those, and what they did not replace."""
         if not segment.has_overflow:
             raise InvalidArgument(f"{segment.log.path}: all its offsets are in reach; there is nothing to split")
         new: list[LogSegment] = []

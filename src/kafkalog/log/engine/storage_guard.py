@@ -19,7 +19,7 @@ class StorageGuard:
     def doing(self, action: str) -> Iterator[None]:
         """`action` may fail, and is refused if one failed before."""
         if self.failure is not None:
-            raise LogStorageFailure(f"{self.folder}: {action} refused: the disk failed before ({self.failure}); open the log again")
+            raise LogStorageFailure(f"{self.folder}: {action} refused after a failure before ({self.failure}); open it again")
         try:
             yield
         except OSError as error:

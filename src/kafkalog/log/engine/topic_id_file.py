@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from kafkalog.errors import LogRefusal
+from kafkalog.errors import InconsistentTopicId
 from kafkalog.format.checkpoint import PartitionMetadata, decode_partition_metadata, encode_partition_metadata
 from kafkalog.format.names import PARTITION_METADATA
 from kafkalog.storage.fs import Fs
@@ -22,7 +22,7 @@ class TopicIdFile:
         if self._is_written:
             stored = decode_partition_metadata(fs.read(self._path, 0, fs.size(self._path))).topic_id
             if topic_id not in (None, stored):
-                raise LogRefusal(f"{folder}: belongs to the topic with id {stored}, not {topic_id}")
+                raise InconsistentTopicId(f"{folder}: belongs to the topic with id {stored}, not {topic_id}")
             self.topic_id = stored
 
     def flush(self) -> None:

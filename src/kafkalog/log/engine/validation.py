@@ -58,17 +58,13 @@ class Rules:
 
 
 class Validated(NamedTuple):
-    """A set ready to be stored. `records_converted` is 0 if it is the one that came, changed in place."""
+    """A set ready to be stored: the one that came, changed in place, or one built anew, which may be too large."""
 
     data: bytes | bytearray
     next_offset: int
     max_timestamp: int
-    records_converted: int
-
-    @property
-    def is_rebuilt(self) -> bool:
-        """Whether its entries may be larger than those that came."""
-        return self.records_converted > 0
+    is_rebuilt: bool = False
+    records_converted: int = 0
 
 
 AnyRecord = Record | Glance | Message
@@ -112,10 +108,13 @@ def _convert(entries: list[Entry], next_offset: int, rules: Rules) -> Validated:
     """Plain records built anew in another format."""
     records = [list(entry) for entry in entries]
     first = _first_entry(entries, codecs.NONE)
+    builder = _builder(first, next_offset, rules)
     for entry, its_records in zip(entries, records, strict=True):
         _check_entry(first, entry, rules)
-        _raise_faults(_record_faults(entry, its_records, rules))
-    return _build(first, (record for its_records in records for record in its_records), next_offset, rules)
+        faults = _record_faults(entry, its_records, rules)
+        _append(builder, its_records[: faults[0].number] if faults else its_records)
+        _raise_faults(faults)
+    return _built(builder)
 
 
 def _assign_offsets(data: bytearray, entries: list[Entry], next_offset: int, rules: Rules) -> Validated:
@@ -133,7 +132,7 @@ def _assign_offsets(data: bytearray, entries: list[Entry], next_offset: int, rul
         _stamp(entry, next_offset - 1, newest, rules)
     if rules.timestamp_type == batch.LOG_APPEND_TIME_TYPE:
         max_timestamp = rules.now_ms if rules.magic else NO_TIMESTAMP
-    return Validated(data, next_offset, max_timestamp, 0)
+    return Validated(data, next_offset, max_timestamp)
 
 
 def _validate_compressed(data: bytearray, entries: list[Entry], source_codec: int, next_offset: int, rules: Rules) -> Validated:
@@ -155,36 +154,41 @@ def _validate_compressed(data: bytearray, entries: list[Entry], source_codec: in
                 in_place = in_place and record.offset == expected
         validated += records
     if not in_place:
-        return _build(first, _whole_records(validated), next_offset, rules)
+        whole = _whole_records(validated)
+        builder = _builder(first, next_offset, rules)
+        _append(builder, whole)
+        return _built(builder)
     next_offset += len(validated)
     if rules.timestamp_type == batch.LOG_APPEND_TIME_TYPE:
         max_timestamp = rules.now_ms
     _stamp(first, next_offset - 1, max_timestamp, rules)
-    return Validated(data, next_offset, max_timestamp, 0)
+    return Validated(data, next_offset, max_timestamp)
 
 
 def _intact_records(entry: Entry, glances: bool) -> Sequence[AnyRecord]:
     """The records of an entry; those of a wrapper have checksums of their own."""
     if isinstance(entry, Batch):
-        return list(iter_glances(entry) if glances else entry)
-    messages = list(entry.messages())
-    if entry.is_compressed:
-        for each in messages:
-            if each.magic == entry.magic:
-                each.ensure_valid()
+        return list(iter_glances(entry) if glances and entry.is_compressed else entry)
+    messages = []
+    for each in entry.messages():
+        if entry.is_compressed and each.magic == entry.magic:
+            each.ensure_valid()
+        messages.append(each)
     return messages
 
 
-def _whole_records(records: Sequence[AnyRecord]) -> Iterable[Record]:
+def _whole_records(records: Iterable[AnyRecord]) -> list[Record]:
+    whole = []
     for record in records:
         if isinstance(record, Glance):
             # Kafka would go on to rebuild the batch, and fail for want of the keys and values that it did not read.
             raise InvalidRecord("the records of a compressed batch have to be numbered 0, 1, 2, …")
-        yield record.record if isinstance(record, Message) else record
+        whole.append(record.record if isinstance(record, Message) else record)
+    return whole
 
 
-def _build(first: Entry, records: Iterable[Record], next_offset: int, rules: Rules) -> Validated:
-    builder = RecordsBuilder(
+def _builder(first: Entry, next_offset: int, rules: Rules) -> RecordsBuilder:
+    return RecordsBuilder(
         next_offset,
         magic=rules.magic,
         codec=rules.codec,
@@ -197,17 +201,29 @@ def _build(first: Entry, records: Iterable[Record], next_offset: int, rules: Rul
         is_transactional=first.is_transactional,
         partition_leader_epoch=rules.leader_epoch,
     )
-    for offset, record in enumerate(records, next_offset):
+
+
+def _append(builder: RecordsBuilder, records: Iterable[Record]) -> None:
+    """Add records with the offsets that come next."""
+    offset = builder.base_offset + builder.records_count
+    for record in records:
         builder.append(offset, record.timestamp, record.key, record.value, record.headers)
+        offset += 1
+
+
+def _built(builder: RecordsBuilder) -> Validated:
+    data = builder.build()
     count = builder.records_count
-    return Validated(builder.build(), next_offset + count, builder.max_timestamp, count)
+    if count == 0 and builder.timestamp_type == batch.LOG_APPEND_TIME_TYPE:
+        raise InvalidRecord("no records, so nothing that the append time could be given to")
+    return Validated(data, builder.base_offset + count, builder.max_timestamp, True, count)
 
 
 def _stamp(entry: Entry, last_offset: int, max_timestamp: int, rules: Rules) -> None:
     entry.set_last_offset(last_offset)
-    if entry.magic >= 2:
+    if rules.magic >= 2:
         entry.set_partition_leader_epoch(rules.leader_epoch)
-    if entry.magic:
+    if rules.magic:
         append_time = rules.timestamp_type == batch.LOG_APPEND_TIME_TYPE
         entry.set_max_timestamp(rules.timestamp_type, rules.now_ms if append_time else max_timestamp)
 

@@ -17,7 +17,9 @@ class Watermarks:
     `update_high_watermark`. No reader of committed records may pass the first unstable offset.
     """
 
-    def __init__(self, local_log: LocalLog, producers: ProducerStates, leader_epochs: LeaderEpochs, log_start_offset: int) -> None:
+    def __init__(
+        self, local_log: LocalLog, producers: ProducerStates, leader_epochs: LeaderEpochs, log_start_offset: int
+    ) -> None:
         self.local_log = local_log
         self.producers = producers
         self.leader_epochs = leader_epochs
@@ -28,7 +30,7 @@ class Watermarks:
         first = local_log.segments.first
         assert first is not None
         self._move_log_start_offset(max(log_start_offset, first.base_offset))
-        # What a broker calls the local log start offset: only tiered storage, or cutting the log below its start, moves them apart.
+        # Where the files begin, says a broker with tiered storage; without it, this stays where it was when the log was loaded.
         self.local_log_start_offset = self.log_start_offset
         self.update_first_unstable_offset()
 
@@ -60,7 +62,7 @@ class Watermarks:
         self.update_first_unstable_offset()
 
     def fetch_high_watermark(self) -> OffsetMetadata:
-        """The high watermark with its place in the log, to which it moves: the begin of the entry that holds it, or of the next."""
+        """The high watermark with its place in the log; it moves to the begin of the entry that holds it, or of the next."""
         self.local_log.check_open()
         if self._high_watermark.offset_only:
             self._set_high_watermark(self._convert(self.high_watermark))

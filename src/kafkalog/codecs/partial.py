@@ -1,0 +1,135 @@
+"""What Kafka's own streams hand out of a payload that does not decompress as a whole, before they fail.
+
+A broker reads records as they come out of the stream, so it may find one of them bad, or have read them all, before it comes to
+where the payload is damaged; which of the two happens decides how it refuses a batch. Streams hand out what one call of the
+decompressor gives. What a call had given before it failed is lost.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING
+
+from zstandard import ZstdDecompressor, ZstdError
+
+from kafkalog.errors import CodecError
+
+from . import GZIP, LZ4, SNAPPY, gzip, lz4, snappy, zstd
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+# Sizes of Kafka's calls: compressed bytes that go into Java's inflater, and bytes that are asked of each stream at a time.
+_INFLATER_INPUT = 8 << 10
+_GZIP_OUTPUT = _ZSTD_OUTPUT = 16 << 10
+_SNAPPY_OUTPUT = 2 << 10
+
+
+def decompressed_part(codec: int, payload: Buffer, *, magic: int = 2) -> tuple[bytes, bool]:
+    """What comes out of a payload that `decompress` has refused before the stream fails, and whether it does fail.
+
+    Kafka takes a zstd frame that is cut behind a whole one for the end.
+    """
+    source = memoryview(payload).cast("B")
+    if codec == GZIP:
+        return _part_of_gzip(source), True
+    if codec == SNAPPY:
+        return _part_of_snappy(source), True
+    if codec == LZ4:
+        return _part_of_lz4(source, magic), True
+    return _part_of_zstd(source)
+
+
+def _part_of_gzip(source: memoryview) -> bytes:
+    part = bytearray()
+    position = gzip.header_end(source, 0)
+    while position >= 0:
+        position = _inflate(source, position, part)
+        if position >= 0:
+            position = gzip.header_end(source, position)
+    return bytes(part)
+
+
+def _inflate(source: memoryview, position: int, part: bytearray) -> int:
+    """Add what a member gives; the position behind the member, -1 if it is not sound."""
+    inflater = zlib.decompressobj(-zlib.MAX_WBITS)
+    pending: Buffer = b""
+    start = len(part)
+    while not inflater.eof:
+        if not pending:
+            pending = source[position : position + _INFLATER_INPUT]
+            position += len(pending)
+            if not len(pending):
+                return -1
+        try:
+            part += inflater.decompress(pending, _GZIP_OUTPUT)
+        except zlib.error:
+            return -1
+        pending = inflater.unconsumed_tail
+    position -= len(inflater.unused_data)
+    expected = gzip.TRAILER.pack(zlib.crc32(part[start:]), (len(part) - start) & 0xFFFF_FFFF)
+    return position + gzip.TRAILER.size if source[position : position + gzip.TRAILER.size] == expected else -1
+
+
+def _part_of_snappy(source: memoryview) -> bytes:
+    part = bytearray()
+    position = len(snappy.HEADER)
+    while source[: len(snappy.MAGIC)] == snappy.MAGIC and position + 4 <= len(source):
+        if source[position : position + 4] == snappy.MAGIC[:4]:
+            position += len(snappy.HEADER)
+            continue
+        stop = position + 4 + int.from_bytes(source[position : position + 4], "big", signed=True)
+        if not position + 4 < stop <= len(source):
+            break
+        try:
+            part += _block(source[position + 4 : stop])
+        except CodecError:
+            break
+        position = stop
+    return bytes(part[: len(part) // _SNAPPY_OUTPUT * _SNAPPY_OUTPUT])
+
+
+def _block(block: memoryview) -> bytes:
+    out = bytearray(snappy.MAX_EXPANSION * len(block))
+    return bytes(out[: snappy.decompress(block, memoryview(out), 2)])
+
+
+def _part_of_lz4(source: memoryview, magic: int) -> bytes:
+    """Whole blocks: the frame is tried with ever fewer of them."""
+    stops = lz4.block_stops(source, magic)
+    for stop in reversed(stops):
+        frame = bytes(source[:stop]) + 2 * lz4.END
+        out = bytearray(lz4.MAX_BLOCK_SIZE * len(stops))
+        try:
+            return bytes(out[: lz4.decompress(frame, memoryview(out), magic)])
+        except CodecError:
+            continue
+    return b""
+
+
+def _part_of_zstd(source: memoryview) -> tuple[bytes, bool]:
+    part = bytearray()
+    rest = bytes(source)
+    is_first = True
+    while rest:
+        inflater = ZstdDecompressor(max_window_size=zstd.MAX_WINDOW_SIZE).decompressobj()
+        try:
+            part += inflater.decompress(rest)
+        except ZstdError:
+            return bytes(part + _whole_calls(rest)), True
+        if not inflater.eof:
+            return bytes(part), is_first
+        rest = inflater.unused_data
+        is_first = False
+    return bytes(part), False
+
+
+def _whole_calls(frame: bytes) -> bytes:
+    part = bytearray()
+    reader = ZstdDecompressor(max_window_size=zstd.MAX_WINDOW_SIZE).stream_reader(frame)
+    try:
+        while content := reader.read(_ZSTD_OUTPUT):
+            part += content
+    except ZstdError:
+        pass
+    return bytes(part)

@@ -1,0 +1,181 @@
+"""Snappy blocks, compressed to the same bytes as the library that Kafka's brokers and Java clients use (1.1.10).
+
+Any sequence of literals and copies that decompresses to the source is right. This one is found as that library finds it, so that
+what a partition log recompresses has the size that a broker's would have, and its segments end where a broker's would end.
+
+A table holds, by the hash of four bytes, where these were seen last. The search looks at every position up to 16 behind the last
+copy, then in ever longer steps; a copy that was found is followed by others as long as the very next bytes are known too.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from ._jit import copy_bytes, inline, kernel
+from .bytes import Bytes, Int, Ints
+
+MAX_FRAGMENT: Final = 1 << 16  # what a table looks back to; a larger source is cut into fragments
+MIN_TABLE: Final = 1 << 8
+MAX_TABLE: Final = 1 << 14
+MARGIN: Final = 15  # bytes at the end that are never searched
+DENSE_SEARCH: Final = 16
+FACTOR: Final = 0x1E35A7BD
+HASH_SHIFT: Final = 18
+
+_LITERAL_IN_TAG: Final = 60
+_MAX_COPY: Final = 64
+_SHORT_COPY: Final = 12
+_SHORT_DISTANCE: Final = 1 << 11
+
+
+def max_compressed_size(size: int) -> int:
+    """Room that `compress` may need for a source of `size` bytes."""
+    return 32 + size + size // 6
+
+
+def compress(source: memoryview) -> bytes:
+    """`source` as one raw block."""
+    data = np.frombuffer(source, np.uint8)
+    target = np.empty(max_compressed_size(len(data)), np.uint8)
+    table = np.empty(MAX_TABLE, np.int64)
+    return target[: compress_into(data, target, table)].tobytes()
+
+
+@kernel
+def compress_into(source: Bytes, target: Bytes, table: Ints) -> Int:
+    """The number of bytes written to `target`, which has the room that `max_compressed_size` says."""
+    size = np.int64(len(source))
+    position = np.int64(0)
+    rest = size
+    while rest >= 0x80:
+        target[position] = (rest & 0x7F) | 0x80
+        rest >>= 7
+        position += 1
+    target[position] = rest
+    position += 1
+    start = np.int64(0)
+    while start < size:
+        stop = min(start + MAX_FRAGMENT, size)
+        position = _compress_fragment(source[start:stop], target, position, table)
+        start = stop
+    return position
+
+
+@inline
+def _load(source: Bytes, at: Int) -> Int:
+    return (
+        np.int64(source[at])
+        | (np.int64(source[at + 1]) << 8)
+        | (np.int64(source[at + 2]) << 16)
+        | (np.int64(source[at + 3]) << 24)
+    )
+
+
+@inline
+def _hash(word: Int, mask: Int) -> Int:
+    return (((word * FACTOR) & 0xFFFFFFFF) >> HASH_SHIFT) & mask
+
+
+@inline
+def _write_literal(source: Bytes, start: Int, stop: Int, target: Bytes, position: Int) -> Int:
+    size = stop - start
+    if size <= _LITERAL_IN_TAG:
+        target[position] = (size - 1) << 2
+        position += 1
+    else:
+        size_bytes = 1 if size <= 0x100 else 2  # a fragment has no longer ones
+        target[position] = (_LITERAL_IN_TAG - 1 + size_bytes) << 2
+        target[position + 1] = (size - 1) & 0xFF
+        if size_bytes == 2:
+            target[position + 2] = (size - 1) >> 8
+        position += 1 + size_bytes
+    copy_bytes(source, start, target, position, size)
+    return position + size
+
+
+@inline
+def _write_copy(distance: Int, size: Int, target: Bytes, position: Int) -> Int:
+    """One copy of at most 64 bytes."""
+    if size < _SHORT_COPY and distance < _SHORT_DISTANCE:
+        target[position] = 1 | ((size - 4) << 2) | ((distance >> 8) << 5)
+        target[position + 1] = distance & 0xFF
+        return position + 2
+    target[position] = 2 | ((size - 1) << 2)
+    target[position + 1] = distance & 0xFF
+    target[position + 2] = distance >> 8
+    return position + 3
+
+
+@inline
+def _write_copies(distance: Int, size: Int, target: Bytes, position: Int) -> Int:
+    while size >= _MAX_COPY + 4:
+        position = _write_copy(distance, _MAX_COPY, target, position)
+        size -= _MAX_COPY
+    if size > _MAX_COPY:  # at least four bytes have to be left, which is the least that a copy takes
+        position = _write_copy(distance, _MAX_COPY - 4, target, position)
+        size -= _MAX_COPY - 4
+    return _write_copy(distance, size, target, position)
+
+
+@inline
+def _find_match(source: Bytes, at: Int, limit: Int, table: Ints, mask: Int) -> tuple[Int, Int]:
+    """The next position from `at` on whose four bytes are known, and where they were; -1 for both if none is before `limit`."""
+    skip = np.int64(32)
+    if limit - at >= DENSE_SEARCH:
+        for position in range(at, at + DENSE_SEARCH):
+            word = _load(source, position)
+            place = _hash(word, mask)
+            candidate = table[place]
+            table[place] = position
+            if _load(source, candidate) == word:
+                return np.int64(position), candidate
+        at += DENSE_SEARCH
+        skip += DENSE_SEARCH
+    while True:
+        word = _load(source, at)
+        step = skip >> 5
+        skip += step
+        if at + step > limit:
+            return np.int64(-1), np.int64(-1)
+        place = _hash(word, mask)
+        candidate = table[place]
+        table[place] = at
+        if _load(source, candidate) == word:
+            return np.int64(at), candidate
+        at += step
+
+
+@inline
+def _compress_fragment(source: Bytes, target: Bytes, position: Int, table: Ints) -> Int:
+    size = np.int64(len(source))
+    table_size = np.int64(MIN_TABLE)
+    while table_size < MAX_TABLE and table_size < size:
+        table_size *= 2
+    table[:table_size] = 0
+    mask = table_size - 1
+    limit = size - MARGIN
+    written = np.int64(0)  # up to here the source is in the target
+    while limit >= 0:
+        at, candidate = _find_match(source, written + 1, limit, table, mask)
+        if at < 0:
+            break
+        position = _write_literal(source, written, at, target, position)
+        word = _load(source, at)
+        while _load(source, candidate) == word:
+            stop = at + 4
+            while stop < size and source[stop] == source[candidate + stop - at]:
+                stop += 1
+            position = _write_copies(at - candidate, stop - at, target, position)
+            at = written = stop
+            if at >= limit:
+                break
+            table[_hash(_load(source, at - 1), mask)] = at - 1
+            word = _load(source, at)
+            place = _hash(word, mask)
+            candidate = table[place]
+            table[place] = at
+        if at >= limit:
+            break
+    return _write_literal(source, written, size, target, position) if written < size else position

@@ -1,0 +1,114 @@
+"""A log directory in our hands: its logs are opened as a broker opens them at start, and left as it leaves them at a clean stop.
+
+No broker may run there meanwhile. The mark of a clean shutdown goes before anything is changed, so that whatever interrupts us,
+the next start of a broker looks at every log again; it comes back when all logs are closed and durable.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any, Self
+
+from kafkalog.errors import LogStorageFailure, UsageError
+from kafkalog.format.names import LOG_START_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, parse_folder_name, partition_folder_name
+from kafkalog.storage.fs import Fs, LocalFs
+
+from .checkpoints import CleanShutdownFlag, OffsetCheckpoint
+from .config import LogConfig
+from .partition_log import PartitionLog
+from .schedule import Clock, SystemClock
+
+Offsets = dict[tuple[str, int], int]
+
+
+class LogDirectory:
+    """The log directory at `path`, from `with` on."""
+
+    def __init__(self, path: str, *, fs: Fs | None = None, clock: Clock | None = None) -> None:
+        self.path = path.rstrip("/") or "/"
+        self.fs = fs or LocalFs()
+        self.clock = clock or SystemClock()
+        self.logs: dict[tuple[str, int], PartitionLog] = {}
+        self._flag = CleanShutdownFlag(self.fs, self.path)
+        self._was_clean = False
+        self._broker_epoch = -1
+        self._held = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._held.enter_context(self.fs.broker_lock(self.path))
+        self._was_clean = self._flag.exists
+        self._broker_epoch = self._flag.broker_epoch
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        with self._held:
+            if kind is None:
+                self._close()
+            else:
+                for log in self.logs.values():
+                    log.close_handlers()
+
+    def open_log(self, topic: str, partition: int, config: LogConfig | None = None, **options: Any) -> PartitionLog:
+        """The log of a partition, loaded as its checkpoints say; a new one if there is none. Its records count as replicated.
+
+        `options` are those of `PartitionLog.open`.
+        """
+        name = (topic, partition)
+        if name in self.logs:
+            raise UsageError(f"{self.path}: {topic}-{partition} is open already")
+        self._flag.delete()
+        log = PartitionLog.open(
+            os.path.join(self.path, partition_folder_name(topic, partition)),
+            config,
+            fs=self.fs,
+            clock=self.clock,
+            log_start_offset=self._read(LOG_START_CHECKPOINT).get(name, 0),
+            recovery_point=self._read(RECOVERY_POINT_CHECKPOINT).get(name, 0),
+            clean=self._was_clean,
+            **options,
+        )
+        log.update_high_watermark(log.log_end_offset)
+        self.logs[name] = log
+        return log
+
+    def _close(self) -> None:
+        if not self.logs:
+            return
+        for log in self.logs.values():
+            log.flush(force=True)
+            log.run_due_tasks()
+            log.close()
+        self._write(RECOVERY_POINT_CHECKPOINT, {name: log.recovery_point for name, log in self.logs.items()})
+        starts = {name: log.log_start_offset for name, log in self.logs.items() if _starts_inside(log)}
+        self._write(LOG_START_CHECKPOINT, starts)
+        if self._was_clean or self._others() == set():
+            self._flag.write(self._broker_epoch)
+
+    def _others(self) -> set[tuple[str, int]]:
+        """The partitions here that were not opened: what is known of them is not for us to say."""
+        names = [parse_folder_name(name) for name in self.fs.list(self.path)]
+        return {(name.topic, name.partition) for name in names if name is not None} - set(self.logs)
+
+    def _read(self, checkpoint: str) -> Offsets:
+        """What a checkpoint says; of one that is damaged, nothing, so that everything is recovered."""
+        if self.fs.kind(os.path.join(self.path, checkpoint)) == "missing":
+            return {}
+        try:
+            return self._checkpoint(checkpoint).read()
+        except LogStorageFailure:
+            return {}
+
+    def _write(self, checkpoint: str, ours: Offsets) -> None:
+        others = {name: offset for name, offset in self._read(checkpoint).items() if name not in self.logs}
+        self._checkpoint(checkpoint).write({**others, **ours})
+
+    def _checkpoint(self, name: str) -> OffsetCheckpoint:
+        return OffsetCheckpoint(self.fs, os.path.join(self.path, name))
+
+
+def _starts_inside(log: PartitionLog) -> bool:
+    """Whether the log starts behind its first segment's begin, which no file name says."""
+    first = log.segments.first
+    return first is not None and log.log_start_offset > first.base_offset

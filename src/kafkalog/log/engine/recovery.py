@@ -1,0 +1,156 @@
+"""Recover a segment: make its indexes anew from the entries, up to the first that is damaged, and cut off the rest.
+
+Producers and leader epochs learn what the entries say. Large segments are taken in windows of many entries, as long as nothing in
+them is odd; the rest, and small segments, entry by entry.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkalog.errors import CorruptRecord, InvalidRecord, LogRefusal
+from kafkalog.format import batch, control
+from kafkalog.kernels import scan
+from kafkalog.kernels.bytes import Ints
+from kafkalog.segment.decode import crc_matches
+from kafkalog.segment.windows import Window, WindowBuffers
+
+from .entries import Entry, entry_at
+from .header_tables import iter_windows
+from .leader_epochs import LeaderEpochs
+from .log_segment import LogSegment
+from .offsets import AppendOrigin
+from .producer_state import BATCHES_KEPT
+from .producers import ProducerStates
+
+WINDOWED_BYTES: Final = 1 << 20  # below, loading the kernels takes longer than they save
+
+
+def recover_segment(segment: LogSegment, producers: ProducerStates, leader_epochs: LeaderEpochs) -> int:
+    """Recover a segment; how many bytes were cut off."""
+    recovery = _Recovery(segment, producers, leader_epochs)
+    segment.reset_indexes()
+    try:
+        if segment.size >= WINDOWED_BYTES:
+            recovery.take_windows()
+        recovery.take_entries()
+    except (CorruptRecord, InvalidRecord):
+        pass  # what follows is cut off
+    truncated = segment.log.truncate_to(recovery.valid_bytes)
+    segment.finish_indexes()
+    return truncated
+
+
+class _Recovery:
+    def __init__(self, segment: LogSegment, producers: ProducerStates, leader_epochs: LeaderEpochs) -> None:
+        self.segment = segment
+        self.producers = producers
+        self.leader_epochs = leader_epochs
+        self.valid_bytes = 0
+        self.indexed_position = 0
+
+    def take_entries(self) -> None:
+        """Go on entry by entry to the end."""
+        segment = self.segment
+        for entry in segment.log.iter_entries(self.valid_bytes):
+            entry.ensure_valid()
+            segment.ensure_offset_in_range(entry.last_offset)
+            segment.note_timestamp(entry)
+            if self.valid_bytes - self.indexed_position > segment.index_interval_bytes:
+                segment.index_entry(entry, self.valid_bytes)
+                self.indexed_position = self.valid_bytes
+            self.valid_bytes += entry.size
+            if entry.magic >= batch.MAX_MAGIC:
+                self._note_epoch(entry.partition_leader_epoch, entry.base_offset)
+                self._note_producer(entry)
+                self.producers.map_end_offset = entry.last_offset + 1
+
+    def take_windows(self) -> None:
+        """Go on window by window, up to the first in which an entry would be refused."""
+        for window in iter_windows(self.segment.log, WindowBuffers()):
+            if not crc_matches(window, np.arange(window.count)).all() or not _has_readable_markers(window):
+                return
+            indexed_position = self.segment.index_in_bulk(window.fields, self.indexed_position)
+            if indexed_position is None:
+                return
+            self.indexed_position = indexed_position
+            self.valid_bytes = window.position + window.size
+            self._note_batches(window)
+
+    def _note_batches(self, window: Window) -> None:
+        fields = window.fields
+        batches = np.flatnonzero(fields[scan.MAGIC] == batch.MAX_MAGIC)
+        if not len(batches):
+            return
+        for row in _newer_epochs(fields, batches, self.leader_epochs.latest_epoch):
+            self._note_epoch(int(fields[scan.LEADER_EPOCH, row]), int(fields[scan.BASE_OFFSET, row]))
+        for row in self._telling_rows(fields, batches):
+            self._note_producer(_entry(window, row))
+        self.producers.map_end_offset = int(fields[scan.LAST_OFFSET, batches[-1]]) + 1
+
+    def _telling_rows(self, fields: Ints, batches: NDArray[np.int64]) -> list[int]:
+        """The rows by which producers become what all of them would make of them.
+
+        Of a producer without transactions only the last batches are kept, and the first tells that it is there.
+        """
+        rows = batches[fields[scan.PRODUCER_ID, batches] >= 0]
+        if not len(rows):
+            return []
+        producers, group = np.unique(fields[scan.PRODUCER_ID, rows], return_inverse=True)
+        order = np.argsort(group, kind="stable")
+        sizes = np.bincount(group)
+        rank = np.empty(len(rows), np.int64)
+        rank[order] = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        in_transactions = np.zeros(len(producers), np.bool_)
+        in_transactions[group[fields[scan.ATTRIBUTES, rows] & (batch.TRANSACTIONAL | batch.CONTROL) != 0]] = True
+        for number, producer_id in enumerate(producers.tolist()):
+            state = self.producers.last_entry(producer_id)
+            in_transactions[number] |= state is not None and state.current_txn_first_offset is not None
+        tells = (rank == 0) | (rank >= sizes[group] - BATCHES_KEPT) | in_transactions[group]
+        telling: list[int] = rows[tells].tolist()
+        return telling
+
+    def _note_epoch(self, leader_epoch: int, base_offset: int) -> None:
+        latest = self.leader_epochs.latest_epoch
+        if leader_epoch >= 0 and (latest is None or leader_epoch > latest):
+            self.leader_epochs.assign(leader_epoch, base_offset)
+
+    def _note_producer(self, entry: Entry) -> None:
+        if not entry.has_producer_id:
+            return
+        append = self.producers.prepare_update(entry.producer_id, AppendOrigin.REPLICATION)
+        completed = append.append(entry)
+        self.producers.update(append)
+        if completed is not None:
+            self.segment.update_transaction_index(completed, self.producers.last_stable_offset(completed))
+            self.producers.complete_transaction(completed)
+
+
+def _has_readable_markers(window: Window) -> bool:
+    """Whether every control batch of a producer ends a transaction: one that does not is where recovery ends."""
+    fields = window.fields
+    rows = np.flatnonzero((fields[scan.ATTRIBUTES] & batch.CONTROL != 0) & (fields[scan.PRODUCER_ID] >= 0))
+    if not np.isin(fields[scan.CONTROL_TYPE, rows], (control.ABORT, control.COMMIT)).all():
+        return False
+    try:
+        for row in rows.tolist():
+            next(iter(_entry(window, row)))
+    except LogRefusal:
+        return False
+    return bool((fields[scan.COORDINATOR_EPOCH, rows] >= 0).all())
+
+
+def _entry(window: Window, row: int) -> Entry:
+    position = int(window.fields[scan.POSITION, row])
+    return entry_at(window.data.data, position - window.position, position)
+
+
+def _newer_epochs(fields: Ints, batches: NDArray[np.int64], latest: int | None) -> list[int]:
+    """The rows whose leader epoch is above all before them."""
+    known = -1 if latest is None else latest
+    greatest = np.maximum.accumulate(np.maximum(fields[scan.LEADER_EPOCH, batches], known))
+    newer: list[int] = batches[np.diff(greatest, prepend=known) > 0].tolist()
+    return newer

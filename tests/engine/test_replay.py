@@ -1,0 +1,56 @@
+"""Every script of the packed cases, which Kafka 4.3's own log engine ran, replayed on ours: same results, same bytes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.engine.comparison import compare_results
+from tests.engine.replay import find_cases, replay
+from tests.golden import sets
+
+DATA = Path(__file__).resolve().parent / "data"
+CASES = [f"case-{number:04}" for number in range(1, 151)]
+
+
+@pytest.fixture(scope="session")
+def cases(golden_folder: Path) -> Path:
+    return sets.unpack("cases", golden_folder.parent / "engine", DATA) / "cases"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_script_leads_to_the_same_results_and_files(cases: Path, name: str) -> None:
+    done = replay(cases / name)
+    assert done.difference is None, str(done.difference)
+
+
+def test_no_packed_case_is_left_out(cases: Path) -> None:
+    assert [case.name for case in find_cases(cases)] == CASES
+
+
+def test_a_changed_byte_in_any_file_is_a_difference(cases: Path, tmp_path: Path) -> None:
+    """The replay itself can fail: one byte is changed in each kind of file that a case expects."""
+    original = cases / "case-0003"
+    kinds = {path.suffix or path.name: path for path in (original / "data").rglob("*") if path.is_file() and path.stat().st_size}
+    assert {".log", ".index", ".timeindex", ".snapshot", "leader-epoch-checkpoint"} <= set(kinds)
+    for kind, path in kinds.items():
+        changed = tmp_path / kind
+        shutil.copytree(original, changed)
+        target = changed / path.relative_to(original)
+        data = bytearray(target.read_bytes())
+        data[-1] ^= 1
+        target.write_bytes(data)
+        done = replay(changed)
+        assert done.difference is not None, kind
+        assert done.difference.where.startswith(f"file {path.relative_to(original / 'data')}")
+
+
+def test_a_changed_result_is_a_difference_but_for_its_words(cases: Path) -> None:
+    results = [json.loads(line) for line in (cases / "case-0003" / "results.jsonl").read_text().splitlines()]
+    for line, result in enumerate(results, 1):
+        assert compare_results(line, result, result | {"message": "other words"}, recompressed=False) is None
+        for name in result.keys() - {"message", "causeMessage"}:
+            assert compare_results(line, result, result | {name: "other"}, recompressed=False) is not None
