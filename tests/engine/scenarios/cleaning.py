@@ -752,3 +752,20 @@ def cleaning_twice_changes_nothing_more(log: Script) -> None:
     log.high_watermark(60)
     log.clean(gives={"cleaned": True})
     log.read(0)
+
+
+@scenario
+def a_pass_splits_a_segment_whose_offsets_are_too_far_apart(log: Script) -> None:
+    log.open({**COMPACTED, "index.interval.bytes": 1, "file.delete.delay.ms": 1000})
+    log.close(clean=False)
+    for offset in (0, 1, BEYOND, BEYOND + 1):
+        log.damage(name(0, "log"), append=text(batch(keyed((key(offset % 2), b"v"), first=offset), leader_epoch=0)))
+    for suffix in ("index", "timeindex"):
+        log.damage(name(0, suffix), append="")
+    log.open(clean=True, recovery_point=1 << 62)
+    log.roll()
+    log.high_watermark(BEYOND + 2)
+    log.clean()
+    log.state()
+    log.clean()
+    log.read(0)

@@ -7,7 +7,6 @@ packed into tests/engine/data; with names only the results are shown.
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -44,7 +43,7 @@ def _pack(folder: Path) -> None:
     PACK.parent.mkdir(exist_ok=True)
     with tarfile.open(PACK, "w:xz", preset=9) as archive:
         for path in sorted(folder.rglob("*")):
-            archive.add(path, path.relative_to(folder).as_posix(), recursive=False, filter=_without_owner)
+            archive.add(path, f"scenarios/{path.relative_to(folder).as_posix()}", recursive=False, filter=_without_owner)
 
 
 def _without_owner(member: tarfile.TarInfo) -> tarfile.TarInfo:
@@ -65,7 +64,6 @@ def main(class_path: str, *names: str) -> int:
         for name in names:
             _show(Path(place) / name)
         if not names and not wrong:
-            shutil.rmtree(PACK, ignore_errors=True)
             _pack(Path(place))
     sys.stdout.write("".join(f"{text}\n" for text in wrong) + f"{len(chosen)} scripts, {len(wrong)} not as expected\n")
     return 1 if wrong else 0

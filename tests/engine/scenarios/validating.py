@@ -355,3 +355,21 @@ def the_greatest_time_inside_a_batch_is_the_batchs(log: Script) -> None:
     log.append(altered(batch(unordered), max_timestamp=START_MS + 100), gives={"maxTimestamp": START_MS + 9})
     log.offset_for_time(ms=START_MS + 6, gives={"offset": 1})
     log.offset_for_time(ms=-3)
+
+
+@scenario
+def a_compressed_batch_out_of_sequence_is_refused(log: Script) -> None:
+    log.open()
+    for deltas in ((0, 2), (1, 0), (0, 0)):
+        log.append(with_body(batch(2), _gzip(body(*deltas)), attributes=GZIP), refused="UnsupportedOperationException")
+    log.state(logEndOffset=0)
+
+
+@scenario
+def a_batch_shorter_than_its_header_is_refused(log: Script) -> None:
+    log.open()
+    log.append(altered(batch(1), checksum=False, batch_length=14)[:26], refused="IndexOutOfBoundsException")
+    for size in (48, 49):
+        log.append(altered(batch(1), checksum=False, batch_length=size), refused=CORRUPT)
+    for size in (13, 0, -1):
+        log.append(altered(batch(1), checksum=False, batch_length=size), refused=CORRUPT)
