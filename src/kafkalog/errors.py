@@ -379,6 +379,12 @@ class UnsupportedCompressionType(LogRefusal):
     kafka_name = "UnsupportedCompressionTypeException"
 
 
+class BrokenSnappy(LogRefusal):
+    """A snappy block that claims to be larger than any; Kafka's library meets it with an error of its own."""
+
+    kafka_name = "SnappyError"
+
+
 class OffsetOutOfRange(LogRefusal):
     """An offset that the log does not hold."""
 

@@ -281,7 +281,7 @@ class Driver:
         return _append_result(
             self.log.end_transaction(
                 operation["pid"],
-                operation["epoch"],
+                _as_int16(operation["epoch"]),
                 operation["commit"],
                 coordinator_epoch=operation.get("coordinator_epoch", 0),
                 transaction_version=operation.get("tv", 1),
@@ -427,6 +427,11 @@ class _NoOpenLog(Exception):
 
 def _settings(config: Json) -> dict[str, str]:
     return {name: str(value) for name, value in config.items()}
+
+
+def _as_int16(epoch: int) -> int:
+    """The epoch as Java's cast to a short leaves it."""
+    return (epoch + (1 << 15)) % (1 << 16) - (1 << 15)
 
 
 def _append_result(appended: AppendResult) -> Json:

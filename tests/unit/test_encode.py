@@ -16,7 +16,9 @@ import pytest
 from kafkalog import codecs
 from kafkalog.errors import UsageError
 from kafkalog.format import reference
+from kafkalog.kernels import batches as batch_kernel
 from kafkalog.kernels import encode as kernel
+from kafkalog.kernels.scan import FIELD_COUNT
 from kafkalog.segment import encode
 from kafkalog.segment.columns import HEADERS_TYPE, RAW_HEADERS_TYPE
 from kafkalog.segment.encode import encode_batches, encode_messages
@@ -311,11 +313,14 @@ def test_a_record_of_two_gigabytes_is_refused_before_anything_is_allocated_for_i
     row = np.zeros(1, np.int64)
     binary = no_bytes, offsets, no_bytes
     columns = kernel.Columns(row, row, *binary, *binary, none, no_bytes, none, no_bytes, none, no_bytes)
-    for magic in (1, 2):
-        sizes, batches = np.zeros(1, np.int64), np.zeros((kernel.BATCH_FIELDS, 2), np.int64)
-        kernel.measure(columns, magic, sizes)
-        status, at, _ = kernel.plan(row, row, magic, kernel.NO_HORIZON, -1, 1, 1, sizes, batches)
-        assert (status, at) == (kernel.TOO_LARGE, 0)
+    sizes, batches = np.zeros(1, np.int64), np.zeros((kernel.BATCH_FIELDS, 2), np.int64)
+    kernel.measure(columns, 1, sizes)
+    status, at, _ = kernel.plan(row, row, -1, 1, 1, sizes, batches)
+    assert (status, at) == (kernel.TOO_LARGE, 0)
+    settings = np.full(batch_kernel.SETTING_COUNT, -1, np.int64)
+    fields = np.zeros((FIELD_COUNT, 1), np.int64)
+    status, at, _, _ = batch_kernel.write_batches(columns, 0, True, settings, np.zeros(100, np.uint8), fields)
+    assert (status, at) == (kernel.TOO_LARGE, 0)
 
 
 @pytest.mark.parametrize("setting", ["NUMBA_DISABLE_JIT", "NUMBA_BOUNDSCHECK"])

@@ -89,7 +89,7 @@ def block_stops(source: memoryview, magic: int) -> list[int]:
             if position > len(source) or size > block_size:
                 break
             stops.append(position)
-    except (CodecError, struct.error):
+    except (CodecError, IndexError, struct.error):
         pass
     return stops
 
@@ -181,8 +181,7 @@ def compress(data: Buffer, level: int | None, magic: int) -> bytes:
     return b"".join(parts)
 
 
-def _compress_block(raw: memoryview, level: int | None) -> Buffer:
+def _compress_block(raw: memoryview, level: int | None) -> bytes:
     if level is None:  # the same bytes as Kafka's library gives; the package lz4 has an older one with others
-        block: Buffer = cramjam.lz4.compress_block(raw, store_size=False)
-        return block
-    return lz4.block.compress(raw, mode="high_compression", compression=level, store_size=False)
+        return bytes(cramjam.lz4.compress_block(raw, store_size=False))
+    return bytes(lz4.block.compress(raw, mode="high_compression", compression=level, store_size=False))

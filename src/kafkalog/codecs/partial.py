@@ -8,7 +8,7 @@ decompressor gives. What a call had given before it failed is lost.
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from zstandard import ZstdDecompressor, ZstdError
 
@@ -19,24 +19,33 @@ from . import GZIP, LZ4, SNAPPY, gzip, lz4, snappy, zstd
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+# How a stream goes on behind what it hands out. ENDS: a zstd frame that is cut behind a whole one is taken for the end. BREAKS: a
+# snappy block of an absurd size is met with an Error, not an exception, which nobody catches.
+FAILS, ENDS, BREAKS = "fails", "ends", "breaks"
+
 # Sizes of Kafka's calls: compressed bytes that go into Java's inflater, and bytes that are asked of each stream at a time.
 _INFLATER_INPUT = 8 << 10
 _GZIP_OUTPUT = _ZSTD_OUTPUT = 16 << 10
 _SNAPPY_OUTPUT = 2 << 10
+_MAX_SNAPPY_CHUNK = 512 << 20
 
 
-def decompressed_part(codec: int, payload: Buffer, *, magic: int = 2) -> tuple[bytes, bool]:
-    """What comes out of a payload that `decompress` has refused before the stream fails, and whether it does fail.
+class Part(NamedTuple):
+    """What comes out before the stream fails, and how it does."""
 
-    Kafka takes a zstd frame that is cut behind a whole one for the end.
-    """
+    data: bytes
+    failure: str = FAILS
+
+
+def decompressed_part(codec: int, payload: Buffer, *, magic: int = 2) -> Part:
+    """What Kafka's stream hands out of a payload that `decompress` has refused."""
     source = memoryview(payload).cast("B")
     if codec == GZIP:
-        return _part_of_gzip(source), True
+        return Part(_part_of_gzip(source))
     if codec == SNAPPY:
-        return _part_of_snappy(source), True
+        return _part_of_snappy(source)
     if codec == LZ4:
-        return _part_of_lz4(source, magic), True
+        return Part(_part_of_lz4(source, magic))
     return _part_of_zstd(source)
 
 
@@ -71,22 +80,25 @@ def _inflate(source: memoryview, position: int, part: bytearray) -> int:
     return position + gzip.TRAILER.size if source[position : position + gzip.TRAILER.size] == expected else -1
 
 
-def _part_of_snappy(source: memoryview) -> bytes:
+def _part_of_snappy(source: memoryview) -> Part:
     part = bytearray()
     position = len(snappy.HEADER)
+    failure = FAILS
     while source[: len(snappy.MAGIC)] == snappy.MAGIC and position + 4 <= len(source):
         if source[position : position + 4] == snappy.MAGIC[:4]:
             position += len(snappy.HEADER)
             continue
-        stop = position + 4 + int.from_bytes(source[position : position + 4], "big", signed=True)
-        if not position + 4 < stop <= len(source):
+        size = int.from_bytes(source[position : position + 4], "big", signed=True)
+        position += 4
+        if not 0 <= size <= _MAX_SNAPPY_CHUNK:
+            failure = BREAKS
             break
         try:
-            part += _block(source[position + 4 : stop])
+            part += _block(source[position : position + size])
         except CodecError:
             break
-        position = stop
-    return bytes(part[: len(part) // _SNAPPY_OUTPUT * _SNAPPY_OUTPUT])
+        position += size
+    return Part(bytes(part[: len(part) // _SNAPPY_OUTPUT * _SNAPPY_OUTPUT]), failure)
 
 
 def _block(block: memoryview) -> bytes:
@@ -107,7 +119,7 @@ def _part_of_lz4(source: memoryview, magic: int) -> bytes:
     return b""
 
 
-def _part_of_zstd(source: memoryview) -> tuple[bytes, bool]:
+def _part_of_zstd(source: memoryview) -> Part:
     part = bytearray()
     rest = bytes(source)
     is_first = True
@@ -116,12 +128,12 @@ def _part_of_zstd(source: memoryview) -> tuple[bytes, bool]:
         try:
             part += inflater.decompress(rest)
         except ZstdError:
-            return bytes(part + _whole_calls(rest)), True
+            return Part(bytes(part + _whole_calls(rest)))
         if not inflater.eof:
-            return bytes(part), is_first
+            return Part(bytes(part), FAILS if is_first else ENDS)
         rest = inflater.unused_data
         is_first = False
-    return bytes(part), False
+    return Part(bytes(part), ENDS)
 
 
 def _whole_calls(frame: bytes) -> bytes:

@@ -20,6 +20,7 @@ IS_OFF = JIT_OFF or bool(os.environ.get("KAFKALOG_NO_NATIVE"))
 CHECK_INPUT = b"123456789"
 CRC32C_OF_CHECK_INPUT = 0xE3069283
 LZ4_BLOCK = b"\x90" + CHECK_INPUT  # nine literals
+LZ4_SLACK = 16
 ZSTD_FRAME = bytes.fromhex("28b52ffd20 09 490000") + CHECK_INPUT  # one raw block
 ALL_ONES = 0xFFFFFFFF
 
@@ -44,6 +45,17 @@ def lz4_function() -> int:
     target = ctypes.create_string_buffer(len(CHECK_INPUT))
     written = function(LZ4_BLOCK, target, len(LZ4_BLOCK), len(target))
     return _address(function) if (written, target.raw) == (len(CHECK_INPUT), CHECK_INPUT) else NOT_FOUND
+
+
+@functools.cache
+def lz4_compress_function() -> int:
+    """`LZ4_compress_default` of liblz4: (source, target, size, room) to bytes written; 0: no room."""
+    function = _find("lz4.block._block", "LZ4_compress_default")
+    if function is None:
+        return NOT_FOUND
+    target = ctypes.create_string_buffer(len(LZ4_BLOCK) + LZ4_SLACK)
+    written = function(CHECK_INPUT, target, len(CHECK_INPUT), len(target))
+    return _address(function) if target.raw[:written] == LZ4_BLOCK else NOT_FOUND
 
 
 @functools.cache

@@ -96,7 +96,7 @@ def _status_of(at: Position, stop: Position) -> Int:
 
 
 @inline
-def _record_front(data: Bytes, at: Position, end: Position, record_limit: Int) -> tuple[Int, Position, Position, Int, Int]:
+def record_front(data: Bytes, at: Position, end: Position, record_limit: Int) -> tuple[Int, Position, Position, Int, Int]:
     """(status, position after the deltas, where the record stops, timestamp delta, offset delta) of the record at `at`.
 
     Three short varints are the common case, and need one comparison with the end instead of one for each byte.
@@ -113,7 +113,7 @@ def _record_front(data: Bytes, at: Position, end: Position, record_limit: Int) -
 
 @kernel
 def _long_front(data: Bytes, at: Position, end: Position, record_limit: Int) -> tuple[Int, Position, Position, Int, Int]:
-    """As `_record_front`, for any sizes."""
+    """As `record_front`, for any sizes."""
     size, at = _varint(data, at, end)
     if at > end:
         return _status_of(at, end), at, end, np.int64(0), np.int64(0)
@@ -132,7 +132,7 @@ def _long_front(data: Bytes, at: Position, end: Position, record_limit: Int) -> 
 
 
 @inline
-def _sized_bytes(data: Bytes, at: Position, stop: Position) -> tuple[Int, Position, Position]:
+def sized_bytes(data: Bytes, at: Position, stop: Position) -> tuple[Int, Position, Position]:
     """(size or negative for null, where the bytes start, position after them); a position above `stop` says they do not fit."""
     size, start = _varint(data, at, stop)
     if start > stop or size <= 0:
@@ -145,10 +145,10 @@ def _sized_bytes(data: Bytes, at: Position, stop: Position) -> tuple[Int, Positi
 def _skip_headers(data: Bytes, at: Position, stop: Position, count: Int) -> Position:
     """The position after `count` headers, or above `stop` when they do not fit."""
     for _ in range(count):
-        size, _, at = _sized_bytes(data, at, stop)
+        size, _, at = sized_bytes(data, at, stop)
         if at > stop or size < 0:
             return stop + np.uint64(1) if at <= stop else at
-        _, _, at = _sized_bytes(data, at, stop)
+        _, _, at = sized_bytes(data, at, stop)
         if at > stop:
             return at
     return at
@@ -168,7 +168,7 @@ def _check_headers(data: Bytes, at: Position, stop: Position, count: Int, limit:
 
 
 @inline
-def _find_headers(data: Bytes, at: Position, stop: Position, limit: Int) -> tuple[Int, Position, Int]:
+def find_headers(data: Bytes, at: Position, stop: Position, limit: Int) -> tuple[Int, Position, Int]:
     """(status, where the headers start, how many there are) of a record whose value ends at `at`."""
     count, at = _varint(data, at, stop)
     if at > stop:
@@ -209,7 +209,7 @@ def _copy_headers(data: Bytes, start: Position, count: Int, row: Int, columns: H
 
 
 @inline
-def _origin(fields: Ints, entry: Int) -> tuple[Int, Int, Any, Int]:
+def origin(fields: Ints, entry: Int) -> tuple[Int, Int, Any, Int]:
     """(base offset, base timestamp, whether the append time stands for all records, that time) of a batch."""
     append_time = fields[ATTRIBUTES, entry] & batch.LOG_APPEND_TIME != 0
     return fields[BASE_OFFSET, entry], fields[BASE_TIMESTAMP, entry], append_time, fields[MAX_TIMESTAMP, entry]
@@ -263,7 +263,7 @@ def _decode_records(
     columns: Columns,
     headers: HeaderColumns,
 ) -> tuple[Int, Int]:
-    base_offset, base_timestamp, append_time, max_timestamp = _origin(fields, entry)
+    base_offset, base_timestamp, append_time, max_timestamp = origin(fields, entry)
     first_wanted, last_wanted, first_time, last_time = wanted_range(bounds)
     record_limit, headers_limit = bounds[RECORD_LIMIT], bounds[HEADERS_LIMIT]
     offsets, timestamps, key_offsets, key_valid, keys, value_offsets, value_valid, values = columns
@@ -274,19 +274,19 @@ def _decode_records(
     for _ in range(fields[COUNT, entry]):
         if at == end:
             return BAD_COUNT, row
-        status, at, record_stop, timestamp_delta, offset_delta = _record_front(data, at, end, record_limit)
+        status, at, record_stop, timestamp_delta, offset_delta = record_front(data, at, end, record_limit)
         if status != OK:
             return status, row
         if offset_delta > LAST_INT64 - base_offset or base_offset + offset_delta < 0:
             return BAD_OFFSET, row
-        key_size, key_start, at = _sized_bytes(data, at, record_stop)
+        key_size, key_start, at = sized_bytes(data, at, record_stop)
         if at > record_stop:
             return _status_of(at, record_stop), row
-        value_size, value_start, at = _sized_bytes(data, at, record_stop)
+        value_size, value_start, at = sized_bytes(data, at, record_stop)
         if at > record_stop:
             return _status_of(at, record_stop), row
         if want_headers:
-            status, header_start, header_count = _find_headers(data, at, record_stop, headers_limit)
+            status, header_start, header_count = find_headers(data, at, record_stop, headers_limit)
             if status != OK:
                 return status, row
         at = record_stop
@@ -316,14 +316,14 @@ def _decode_positions(
     data: Bytes, fields: Ints, entry: Int, start: Int, stop: Int, bounds: Ints, row: Int, offsets: Ints, timestamps: Ints
 ) -> tuple[Int, Int]:
     """As `_decode_records` for offsets and timestamps alone: the rest of each record is stepped over."""
-    base_offset, base_timestamp, append_time, max_timestamp = _origin(fields, entry)
+    base_offset, base_timestamp, append_time, max_timestamp = origin(fields, entry)
     first_wanted, last_wanted, first_time, last_time = wanted_range(bounds)
     record_limit = bounds[RECORD_LIMIT]
     at, end, here = np.uint64(start), np.uint64(stop), np.uint64(row)
     for _ in range(fields[COUNT, entry]):
         if at == end:
             return BAD_COUNT, row
-        status, at, record_stop, timestamp_delta, offset_delta = _record_front(data, at, end, record_limit)
+        status, at, record_stop, timestamp_delta, offset_delta = record_front(data, at, end, record_limit)
         if status != OK:
             return status, row
         if offset_delta > LAST_INT64 - base_offset or base_offset + offset_delta < 0:

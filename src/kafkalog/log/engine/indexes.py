@@ -40,6 +40,7 @@ class SegmentIndex(ABC):
         self.entry_size = self.LAYOUT.size
         is_new = fs.kind(path) == "missing"
         self._file: OpenFile | None = fs.open(path, create=True)
+        self._is_dirty = is_new
         if is_new:
             if max_size < self.entry_size:
                 raise InvalidArgument(f"{path}: an index of {max_size} bytes has no room for an entry")
@@ -89,6 +90,7 @@ class SegmentIndex(ABC):
         if size == self.size:
             return False
         self.file.truncate(size)
+        self._is_dirty = True
         self.size = size
         if self.size_bytes > size:
             raise InvalidArgument(f"{self.path}: {self.entry_count} entries do not fit into {size} bytes")
@@ -105,6 +107,7 @@ class SegmentIndex(ABC):
     def flush(self) -> None:
         was_open = self._file is not None
         self.file.sync()
+        self._is_dirty = False
         if not was_open:
             self.release()
 
@@ -115,7 +118,10 @@ class SegmentIndex(ABC):
             self._file = None
 
     def close(self) -> None:
+        """Give the file its final size, durably."""
         self.trim_to_valid_size()
+        if self._is_dirty:
+            self.flush()
         self.release()
 
     def rename(self, path: str) -> None:
@@ -145,6 +151,7 @@ class SegmentIndex(ABC):
         if self.entry_count >= self.max_entries:
             raise InvalidArgument(f"{self.path}: there is no room for entry {self.entry_count}")
         self.file.write(self.size_bytes, self.LAYOUT.pack(first, second))
+        self._is_dirty = True
         self.entry_count += 1
 
     def extend(self, firsts: Column, seconds: Column) -> None:
@@ -153,6 +160,7 @@ class SegmentIndex(ABC):
             stored = np.empty(len(firsts), self.DTYPE)
             stored["first"], stored["second"] = firsts, seconds
             self.file.write(self.size_bytes, stored.tobytes())
+            self._is_dirty = True
             self.entry_count += len(firsts)
             self._read_last()
 

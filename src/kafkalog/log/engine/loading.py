@@ -110,6 +110,8 @@ class LogLoader:
         for name in self._names():
             if not name.endswith(SWAP) and first <= _base_offset(name) < stop:
                 self.fs.remove(self._path(name))
+        if swaps:
+            self.files.sync_names()  # what was replaced must not come back beside what replaced it
         for name in self._names():
             if name.endswith(SWAP):
                 self.fs.rename(self._path(name), self._path(name.removesuffix(SWAP)))
@@ -191,6 +193,7 @@ class LogLoader:
     def _remove(self, segments: list[LogSegment]) -> None:
         if segments:
             self.files.remove(segments)
+            self.files.sync_names()  # or they could come back behind what is appended next
             self._delete_snapshots(segments)
 
     def _delete_snapshots(self, segments: list[LogSegment]) -> None:

@@ -61,7 +61,7 @@ class LocalLog:
         for segment in unflushed:
             segment.flush()
         if any(segment.base_offset >= self.recovery_point for segment in unflushed):
-            self.files.fs.sync_folder(self.files.folder)
+            self.files.sync_names()
 
     def mark_flushed(self, offset: int) -> None:
         self.check_open()
@@ -71,6 +71,7 @@ class LocalLog:
         with self.files.guard.doing("closing the log"):
             self.check_open()
             self.segments.close()
+            self.files.sync_names()
 
     def close_handlers(self) -> None:
         self.segments.close_handlers()
@@ -175,6 +176,8 @@ class LocalLog:
         """Cut off what is at `offset` and behind it; the segments that went as a whole."""
         deleted = [segment for segment in self.segments.values if segment.base_offset > offset]
         self.files.remove(deleted)
+        if deleted:
+            self.files.sync_names()  # or they could come back behind what is appended now
         self.segments.active.truncate_to(offset)
         self.update_log_end_offset(offset)
         return deleted
@@ -186,6 +189,7 @@ class LocalLog:
             *others, active = self.segments.values
             self.files.remove(others)
             self._replace_segment(offset, active)
+            self.files.sync_names()
             self.update_log_end_offset(offset)
 
 

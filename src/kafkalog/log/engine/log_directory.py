@@ -70,8 +70,15 @@ class LogDirectory:
             **options,
         )
         log.update_high_watermark(log.log_end_offset)
+        log.on_truncated = self.checkpoint
         self.logs[name] = log
         return log
+
+    def checkpoint(self) -> None:
+        """Write down how far the logs are durable, and where they begin, as a broker does every minute."""
+        self._write(RECOVERY_POINT_CHECKPOINT, {name: log.recovery_point for name, log in self.logs.items()})
+        starts = {name: log.log_start_offset for name, log in self.logs.items() if _starts_inside(log)}
+        self._write(LOG_START_CHECKPOINT, starts)
 
     def _close(self) -> None:
         if not self.logs:
@@ -80,9 +87,7 @@ class LogDirectory:
             log.flush(force=True)
             log.run_due_tasks()
             log.close()
-        self._write(RECOVERY_POINT_CHECKPOINT, {name: log.recovery_point for name, log in self.logs.items()})
-        starts = {name: log.log_start_offset for name, log in self.logs.items() if _starts_inside(log)}
-        self._write(LOG_START_CHECKPOINT, starts)
+        self.checkpoint()
         if self._was_clean or self._others() == set():
             self._flag.write(self._broker_epoch)
 

@@ -407,6 +407,7 @@ class LogSegment:
         self._offset_index.close()
         self._time_index.close()
         self.log.close()
+        self.transaction_index.flush()
         self.transaction_index.close()
 
     def close_handlers(self) -> None:

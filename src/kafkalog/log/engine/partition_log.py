@@ -7,7 +7,7 @@ may use it. What has to be done later (flushing, deleting files, forgetting prod
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -50,6 +50,10 @@ EXPIRATION_CHECK_MS = 10 * 60 * 1000
 MAX_TRANSACTION_TIMEOUT_MS = 15 * 60 * 1000
 
 
+def _nobody_told() -> None:
+    pass
+
+
 class PartitionLog:
     """A log that is open; `open` makes one."""
 
@@ -74,6 +78,9 @@ class PartitionLog:
         self.leader_epochs = leader_epochs
         self.topic_id_file = topic_id_file
         self._expiration = expiration
+        # The recovery point went back: who keeps its checkpoint has to write it before anything is appended, or a crash would
+        # leave new entries behind it that nobody looks at.
+        self.on_truncated: Callable[[], None] = _nobody_told
 
     @classmethod
     def open(

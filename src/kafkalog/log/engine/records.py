@@ -10,8 +10,17 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from kafkalog import codecs
-from kafkalog.codecs.partial import decompressed_part
-from kafkalog.errors import CodecError, InvalidArgument, InvalidRecord, Limits, LogRefusal, OutputFull, RecordTooLarge
+from kafkalog.codecs.partial import BREAKS, ENDS, decompressed_part
+from kafkalog.errors import (
+    BrokenSnappy,
+    CodecError,
+    InvalidArgument,
+    InvalidRecord,
+    Limits,
+    LogRefusal,
+    OutputFull,
+    RecordTooLarge,
+)
 from kafkalog.format import batch
 
 if TYPE_CHECKING:
@@ -75,13 +84,18 @@ def decompressed(codec: int, payload: memoryview, magic: int) -> Content:
     except OutputFull as error:
         raise RecordTooLarge(f"records of more than {Limits.decompressed_bytes} bytes: {error}") from error
     except CodecError as error:
-        data, fails = decompressed_part(codec, payload, magic=magic)
-        return Content(data, LogRefusal(f"records cannot be decompressed: {error}") if fails else None)
+        part = decompressed_part(codec, payload, magic=magic)
+        kind = BrokenSnappy if part.failure == BREAKS else LogRefusal
+        return Content(part.data, None if part.failure == ENDS else kind(f"records cannot be decompressed: {error}"))
 
 
 def iter_batch_records(entry: Batch) -> Iterator[Record]:
-    """The records of a batch. InvalidRecord at one whose bytes do not fit, LogRefusal where they do not decompress."""
-    return _walk(entry, _read_record)
+    """The records of a batch. InvalidRecord at one whose bytes do not fit, LogRefusal where they do not decompress.
+
+    As Kafka's do: those of a compressed batch come when all of them are read, others one by one.
+    """
+    records = _walk(entry, _read_record)
+    return iter(list(records)) if entry.is_compressed else records
 
 
 def iter_glances(entry: Batch) -> Iterator[Glance]:

@@ -40,6 +40,10 @@ class SegmentFiles:
         self.schedule = schedule
         self.guard = StorageGuard(folder)
 
+    def sync_names(self) -> None:
+        """Make durable which files there are."""
+        self.fs.sync_folder(self.folder)
+
     def open_segment(self, base_offset: int, *, exists: bool = False, suffix: str = "") -> LogSegment:
         return LogSegment.open(
             self.folder, base_offset, self.config, fs=self.fs, clock=self.clock, exists=exists, suffix=suffix
@@ -79,22 +83,24 @@ class SegmentFiles:
         """Put complete `.cleaned` segments in the place of others; those whose base offset no new one has.
 
         A crash before all of them are `.swap` undoes this, which is why the last one is renamed first: the loader takes a `.swap`
-        file for good unless a `.cleaned` one begins before it. A crash later is completed.
+        file for good unless a `.cleaned` one begins before it. A crash later is completed. Names are made durable in between: of
+        changes that are not, a disk may keep the last and lose the first.
         """
         new = sorted(new, key=_base_offset)
         old = sorted((segment for segment in old if segment.base_offset in self.segments), key=_base_offset)
         for segment in reversed(new):
             segment.change_suffixes(CLEANED, SWAP)
             self.segments.add(segment)
-        self.fs.sync_folder(self.folder)
+        self.sync_names()
         kept = {segment.base_offset for segment in new}
         for segment in old:
             if segment.base_offset != new[0].base_offset:
                 self.segments.remove(segment.base_offset)
             self.delete_files([segment])
+        self.sync_names()
         for segment in new:
             segment.change_suffixes(SWAP, "")
-        self.fs.sync_folder(self.folder)
+        self.sync_names()
         return [segment for segment in old if segment.base_offset not in kept]
 
     def split_overflowed(self, segment: LogSegment) -> tuple[list[LogSegment], list[LogSegment]]:

@@ -30,6 +30,7 @@ def truncate_to(log: PartitionLog, offset: int) -> bool:
         log.rebuild_producers(offset)
         if log.high_watermark >= log.log_end_offset:
             log.watermarks.update_high_watermark(log.local_log.log_end)
+        log.on_truncated()
         return True
 
 
@@ -42,3 +43,4 @@ def truncate_fully(log: PartitionLog, offset: int, log_start_offset: int | None 
         log.watermarks.log_start_offset = offset if log_start_offset is None else log_start_offset
         log.rebuild_producers(offset)
         log.watermarks.update_high_watermark(log.local_log.log_end)
+        log.on_truncated()

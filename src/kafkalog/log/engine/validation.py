@@ -11,9 +11,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from kafkalog import codecs
-from kafkalog.errors import InvalidRecord, InvalidTimestamp, RecordValidation, UnsupportedForMessageFormat
+from kafkalog.errors import CodecError, InvalidRecord, InvalidTimestamp, Limits, RecordValidation, UnsupportedForMessageFormat
 from kafkalog.format import batch
+from kafkalog.kernels import glance
+from kafkalog.kernels.bytes import Ints
 
 from .building import RecordsBuilder
 from .config import LogConfig
@@ -97,11 +101,60 @@ def validate(data: bytearray, source_codec: int, next_offset: int, rules: Rules)
     entries = list(iter_entries(data))
     if not entries:
         raise InvalidRecord("the set has no batch")
+    validated = _validate_sound_batch(data, entries, source_codec, next_offset, rules)
+    if validated is not None:
+        return validated
     if source_codec != codecs.NONE or rules.codec != codecs.NONE:
         return _validate_compressed(data, entries, source_codec, next_offset, rules)
     if all(entry.magic == rules.magic for entry in entries):
         return _assign_offsets(data, entries, next_offset, rules)
     return _convert(entries, next_offset, rules)
+
+
+def _validate_sound_batch(
+    data: bytearray, entries: list[Entry], source_codec: int, next_offset: int, rules: Rules
+) -> Validated | None:
+    """What nearly every append is: one batch that can be stored as it came. None if it is not, or not as clearly."""
+    entry = entries[0]
+    if len(entries) > 1 or not isinstance(entry, Batch) or (source_codec, 2) != (rules.codec, rules.magic):
+        return None
+    _check_entry(entry, entry, rules)
+    if entry.records_count <= 0 or entry.attributes & batch.LOG_APPEND_TIME:
+        return None
+    facts = _glance_at(entry)
+    if facts is None or not _is_sound(entry, facts, rules):
+        return None
+    newest = int(facts[glance.NEWEST])
+    next_offset += entry.records_count
+    _stamp(entry, next_offset - 1, newest, rules)
+    return Validated(data, next_offset, entry.max_timestamp)
+
+
+def _glance_at(entry: Batch) -> Ints | None:
+    """What `kernels.glance` finds; None for records that are not sound."""
+    facts = np.empty(glance.FACT_COUNT, np.int64)
+    start, stop = entry.start + batch.HEADER_SIZE, entry.start + entry.size
+    content = np.frombuffer(entry.data, np.uint8)
+    if entry.is_compressed:
+        try:
+            content = np.frombuffer(codecs.decompressed(entry.codec, entry.payload, limit=Limits.decompressed_bytes), np.uint8)
+        except CodecError:
+            return None
+        start, stop = 0, len(content)
+    return facts if glance.glance(content, start, stop, entry.records_count, entry.base_timestamp, facts) else None
+
+
+def _is_sound(entry: Batch, facts: Ints, rules: Rules) -> bool:
+    if entry.is_compressed and (entry.base_offset != 0 or not facts[glance.IN_ORDER]):
+        return False
+    if rules.compact and facts[glance.NULL_KEYS]:
+        return False
+    if rules.timestamp_type == batch.LOG_APPEND_TIME_TYPE:
+        return True
+    oldest, newest = int(facts[glance.OLDEST]), int(facts[glance.NEWEST])
+    if newest == NO_TIMESTAMP:
+        return oldest > newest  # no record has a timestamp
+    return oldest >= 0 and rules.now_ms - oldest <= rules.before_max_ms and newest - rules.now_ms <= rules.after_max_ms
 
 
 def _convert(entries: list[Entry], next_offset: int, rules: Rules) -> Validated:

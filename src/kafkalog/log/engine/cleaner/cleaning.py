@@ -14,13 +14,15 @@ from kafkalog.errors import LogRefusal, SegmentOffsetOverflow
 
 from ..log_segment import LogSegment
 from ..partition_log import PartitionLog
+from .bulk import BulkFilter, map_chunk
 from .chunks import Chunks
-from .mapping import Mapping
+from .mapping import OffsetMapping
 from .offset_map import OffsetMap
 from .retention import CleanStats, LastRecord, Retention
 from .rewriting import filter_chunk
 from .selection import CleanerSelection, LogToClean
 from .transactions import CleanedTransactions
+from .workspace import Workspace
 
 IO_BUFFER_BYTES: Final = 512 << 10  # log.cleaner.io.buffer.size
 LOAD_FACTOR: Final = 0.9  # log.cleaner.io.buffer.load.factor
@@ -44,7 +46,7 @@ class CleanResult:
 class Cleaner:
     """Cleans logs, one after the other, in a fixed amount of memory: that of its map and of its buffers.
 
-    `check` is called before each chunk; it may raise CleaningAborted.
+    `check` is called before each chunk; it may raise CleaningAborted. Without kernels (`by_kernels`) the result is the same.
     """
 
     def __init__(
@@ -55,12 +57,14 @@ class Cleaner:
         io_buffer_bytes: int = IO_BUFFER_BYTES,
         max_io_buffer_bytes: int | None = None,
         check: Callable[[], None] = lambda: None,
+        by_kernels: bool = True,
     ) -> None:
         self.offsets = OffsetMap() if offsets is None else offsets
         self.load_factor = load_factor
         self.io_buffer_bytes = io_buffer_bytes
         self.max_io_buffer_bytes = max(io_buffer_bytes, 1 << 22) if max_io_buffer_bytes is None else max_io_buffer_bytes
         self.check = check
+        self.workspace = Workspace() if by_kernels else None
 
     def clean(self, to_clean: LogToClean, now_ms: int) -> CleanResult:
         """Clean what fits into the map. Groups before one that fails stay cleaned."""
@@ -82,23 +86,23 @@ class Cleaner:
     def _map(self, to_clean: LogToClean, stats: CleanStats) -> None:
         log, start, stop = to_clean.log, to_clean.first_dirty_offset, to_clean.first_uncleanable_offset
         self.offsets.clear()
-        mapping = Mapping(self.offsets, int(self.offsets.slots * self.load_factor), start, stats)
+        mapping = OffsetMapping(self.offsets, int(self.offsets.slots * self.load_factor), start, stats)
         dirty = log.log_segments(start, stop)
         mapping.transactions.add_aborted(log.collect_aborted_transactions(start, stop))
-        ends = [segment.base_offset for segment in dirty[1:]] + [stop]
-        for segment, end in zip(dirty, ends, strict=True):
+        ends = [*(segment.base_offset for segment in dirty[1:]), stop]
+        for segment, end in zip(dirty, ends, strict=False):
             self.check()
             self._map_segment(log, segment, mapping)
             if mapping.is_full:
                 return
             self.offsets.latest_offset = end - 1  # offsets may be missing at the end of a segment
 
-    def _map_segment(self, log: PartitionLog, segment: LogSegment, mapping: Mapping) -> None:
+    def _map_segment(self, log: PartitionLog, segment: LogSegment, mapping: OffsetMapping) -> None:
         chunks = self.chunks(log, segment, segment.offset_index.lookup(mapping.start_offset).position)
         while chunks.has_more and not mapping.is_full:
             self.check()
             chunk = chunks.read()
-            size = mapping.add_chunk(chunk)
+            size = map_chunk(self.workspace, mapping, chunk, chunks.position) if self.workspace else mapping.add_chunk(chunk)
             if not mapping.is_full:
                 mapping.stats.map_bytes_read += size
                 chunks.advance(chunk, size)
@@ -160,10 +164,14 @@ class _GroupRewrite:
     def _rewrite(self, segment: LogSegment) -> None:
         stats = self.retention.stats
         chunks = self.cleaner.chunks(self.log, segment)
+        bulk = BulkFilter(self.cleaner.workspace, self.retention) if self.cleaner.workspace else None
         while chunks.has_more:
             self.cleaner.check()
             chunk = chunks.read()
-            filtered = filter_chunk(chunk, chunks.capacity, self.retention)
+            if bulk is None:
+                filtered = filter_chunk(chunk, chunks.capacity, self.retention)
+            else:
+                filtered = bulk.filter_chunk(chunk, chunks.position, chunks.capacity)
             stats.messages_read += filtered.messages_read
             stats.bytes_read += filtered.bytes_read
             stats.messages_written += filtered.messages_retained
@@ -179,8 +187,8 @@ def group_segments(segments: list[LogSegment], log: PartitionLog, first_uncleana
     groups: list[list[LogSegment]] = []
     sizes = [0, 0, 0]
     # The base of the next segment stands for the last offset of one: to find the true one takes a read.
-    ends = [segment.base_offset for segment in segments[1:]] + [first_uncleanable_offset]
-    for segment, end in zip(segments, ends, strict=True):
+    ends = [*(segment.base_offset for segment in segments[1:]), first_uncleanable_offset]
+    for segment, end in zip(segments, ends, strict=False):
         more = segment.size, segment.offset_index.size_bytes, segment.time_index.size_bytes
         together = [size + added for size, added in zip(sizes, more, strict=True)]
         fits = all(size <= limit for size, limit in zip(together, max_sizes, strict=True))

@@ -8,7 +8,7 @@ from .retention import CleanStats, is_discardable
 from .transactions import CleanedTransactions
 
 
-class Mapping:
+class OffsetMapping:
     """The map of one pass on its way through the log, from `start_offset` on."""
 
     def __init__(self, offsets: OffsetMap, max_size: int, start_offset: int, stats: CleanStats) -> None:

@@ -20,11 +20,13 @@ class OffsetMap:
     def __init__(self, memory_bytes: int = DEFAULT_BYTES) -> None:
         self.slots = memory_bytes // kernel.SLOT_BYTES
         self.secret = np.frombuffer(os.urandom(8 * kernel.SECRET_WORDS), np.uint64)
-        self.clear()
+        self.counts: Ints = np.array([0, -1], np.int64)
+        self.table = np.zeros(self.slots * kernel.SLOT_WORDS, np.uint64)  # takes memory only where something is stored
 
     def clear(self) -> None:
-        self.table = np.zeros(self.slots * kernel.SLOT_WORDS, np.uint64)  # memory only where something is stored
-        self.counts: Ints = np.array([0, -1], np.int64)
+        if self.size:
+            self.table.fill(0)
+        self.counts[:] = 0, -1
 
     @property
     def size(self) -> int:

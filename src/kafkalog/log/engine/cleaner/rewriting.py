@@ -99,7 +99,7 @@ def _emptied(entry: Batch) -> bytes:
 
 
 def _rewritten(entry: Entry, records: list[Record], delete_horizon_ms: int | None) -> bytes:
-    """A v2 batch of these records in the place of the entry. A v2 batch keeps its range of offsets, whichever records are gone."""
+    """A v2 batch of these records in the place of the entry. It keeps the offsets of a v2 batch, whichever records are gone."""
     is_batch = entry.magic == batch.MAX_MAGIC
     append_time = entry.timestamp_type == batch.LOG_APPEND_TIME_TYPE
     builder = RecordsBuilder(

@@ -1,0 +1,246 @@
+"""Map and filter chunks by kernels: v2 batches by the thousand, without an object for each.
+
+What the kernels leave goes the plain way (`mapping`, `rewriting`), one entry at a time. Both ways give the same bytes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkalog.errors import KafkaLogError
+from kafkalog.format import batch
+from kafkalog.kernels import compaction as kernel
+from kafkalog.kernels import layout, scan
+from kafkalog.kernels.bytes import Ints
+
+from ..entries import Entry
+from .mapping import OffsetMapping
+from .retention import DELETE, RETAIN_EMPTY, Decision, Retention, is_discardable
+from .rewriting import Filtered, filter_entry
+from .workspace import TABLE_ENTRIES, Walk, Workspace
+
+
+def map_chunk(workspace: Workspace, mapping: OffsetMapping, chunk: bytes, position: int) -> int:
+    """As `OffsetMapping.add_chunk`, which it does by kernels; `position` is that of the chunk in its file."""
+    walk = Walk(workspace, chunk, position)
+    workspace.begin()
+    workspace.rules[kernel.START_OFFSET] = mapping.start_offset
+    workspace.rules[kernel.MAX_SIZE] = mapping.max_size
+    goes_on = True
+    while goes_on and not mapping.is_full:
+        goes_on = walk.next_window()
+        _map_window(walk, mapping)
+        if goes_on and walk.count < TABLE_ENTRIES and not mapping.is_full:
+            odd = walk.find_odd_entry()
+            if odd is None:
+                break
+            mapping.add_entry(odd)
+    mapping.stats.map_messages_read += int(workspace.totals[kernel.MESSAGES_READ])
+    return walk.at
+
+
+def _map_window(walk: Walk, mapping: OffsetMapping) -> None:
+    workspace, offsets = walk.workspace, mapping.offsets
+    decisions, discarded = _decide_for_map(walk, mapping)
+    row, ready = 0, kernel.NOT_READY
+    while row < walk.count:
+        status, row = kernel.map_batches(
+            walk.data,
+            workspace.fields,
+            decisions,
+            row,
+            walk.position,
+            ready,
+            workspace.rules,
+            offsets.table,
+            offsets.counts,
+            offsets.secret,
+            workspace.buffers,
+            workspace.tools,
+            workspace.totals,
+        )
+        if status == kernel.FULL:
+            mapping.is_full = True
+            return
+        ready = walk.help(row, status)
+        if status == kernel.LEFT or (status == kernel.DECOMPRESS and ready == kernel.NOT_READY):
+            if isinstance(problem := discarded.get(row), KafkaLogError):
+                raise problem
+            mapping.add_decided(walk.entry(row), is_aborted=bool(problem))
+            if mapping.is_full:
+                return
+            row += 1
+
+
+def _decide_for_map(walk: Walk, mapping: OffsetMapping) -> tuple[Ints, dict[int, bool | KafkaLogError]]:
+    """How the kernel takes each entry; what the state of transactions says of an entry that goes the plain way."""
+    fields = walk.fields
+    decisions: Ints = np.full(walk.count, kernel.MAP_RECORDS, np.int64)
+    decisions[fields[scan.MAGIC] < batch.MAX_MAGIC] = kernel.BY_PLAIN_PATH
+    discarded: dict[int, bool | KafkaLogError] = {}
+    for row in np.flatnonzero(_is_of_transaction(fields)).tolist():
+        entry = walk.entry(row)
+        try:
+            discarded[row] = is_discardable(entry, mapping.transactions)
+        except KafkaLogError as error:
+            discarded[row] = error
+            decisions[row] = kernel.BY_PLAIN_PATH
+            break
+        if entry.is_control_batch:
+            decisions[row] = kernel.COUNT_ONE
+        elif discarded[row]:
+            decisions[row] = kernel.COUNT_RECORDS
+    return decisions, discarded
+
+
+def _is_of_transaction(fields: Ints) -> NDArray[np.bool_]:
+    """Which entries move the state of transactions."""
+    marked = fields[scan.ATTRIBUTES] & (batch.TRANSACTIONAL | batch.CONTROL) != 0
+    return marked & (fields[scan.MAGIC] == batch.MAX_MAGIC)  # type: ignore[no-any-return]
+
+
+class BulkFilter:
+    """Filters the chunks of a segment by kernels, as `rewriting.filter_chunk` does."""
+
+    def __init__(self, workspace: Workspace, retention: Retention) -> None:
+        self.workspace = workspace
+        self.retention = retention
+        # Decisions move the state of transactions, so each is made once, also if its chunk is cut before its entry.
+        self._decided: dict[int, Decision | KafkaLogError] = {}
+        kept = [last.data_offset for last in retention.last_records.values() if last.data_offset is not None]
+        self._last_offsets: Ints = np.array(kept, np.int64)
+
+    def filter_chunk(self, chunk: bytes, position: int, room: int) -> Filtered:
+        """The entries that stay of the chunk at `position` of the segment, up to the one that makes them more than `room`."""
+        workspace = self.workspace
+        workspace.begin()
+        self._decided = {place: decision for place, decision in self._decided.items() if place >= position}
+        workspace.rules[[kernel.NOW, kernel.NEW_HORIZON, kernel.ROOM]] = (
+            self.retention.now_ms,
+            self.retention.new_horizon_ms,
+            room,
+        )
+        walk = Walk(workspace, chunk, position)
+        goes_on = True
+        while goes_on and workspace.written <= room:
+            goes_on = walk.next_window()
+            self._filter_window(walk)
+            if goes_on and walk.count < TABLE_ENTRIES and workspace.written <= room:
+                odd = walk.find_odd_entry()
+                if odd is None:
+                    break
+                self._filter_plainly(odd)
+        return self._filtered()
+
+    def _filtered(self) -> Filtered:
+        totals = self.workspace.totals
+        self.retention.stats.invalid_messages += int(totals[kernel.INVALID])
+        return Filtered(
+            self.workspace.output,
+            int(totals[kernel.BYTES_READ]),
+            int(totals[kernel.MESSAGES_READ]),
+            int(totals[kernel.MESSAGES_RETAINED]),
+            int(totals[kernel.MAX_OFFSET]),
+        )
+
+    def _filter_window(self, walk: Walk) -> None:
+        workspace, offsets = self.workspace, self.retention.offsets
+        decisions, keeping = self._decide(walk)
+        row, ready = 0, kernel.NOT_READY
+        while row < walk.count and workspace.written <= workspace.rules[kernel.ROOM]:
+            status, row, horizon = kernel.filter_batches(
+                walk.data,
+                workspace.fields,
+                decisions,
+                row,
+                walk.position,
+                ready,
+                workspace.rules,
+                offsets.table,
+                offsets.counts,
+                offsets.secret,
+                workspace.buffers,
+                workspace.tools,
+                workspace.lz4_compress,
+                workspace.totals,
+            )
+            if status == kernel.COMPRESS:
+                self._compress(row, horizon)
+            if status in (kernel.COMPRESS, kernel.FULL):
+                row += 1
+            self._note(keeping, row)
+            ready = walk.help(row, status)
+            if status == kernel.LEFT or (status == kernel.DECOMPRESS and ready == kernel.NOT_READY):
+                keeping.pop(row, None)
+                self._filter_plainly(walk.entry(row))
+                row += 1
+
+    def _compress(self, row: int, horizon: int) -> None:
+        """Close the batch whose records wait for a codec that the kernel cannot call."""
+        workspace = self.workspace
+        payload = workspace.compress_raw(int(workspace.fields[scan.ATTRIBUTES, row]) & batch.CODEC_MASK)
+        workspace.put(payload, workspace.written + batch.HEADER_SIZE)
+        checksum = workspace.tools[layout.CRC32C_FUNCTION]
+        kernel.finish_batch(workspace.fields, row, horizon, checksum, len(payload), workspace.buffers, workspace.totals)
+
+    def _filter_plainly(self, entry: Entry) -> None:
+        decision = self._decided.get(entry.position) or self.retention.decide(entry)
+        if isinstance(decision, KafkaLogError):
+            raise decision
+        self.retention.note(decision)
+        filtered = Filtered()
+        filter_entry(entry, decision, self.retention, filtered)
+        workspace = self.workspace
+        workspace.put(filtered.output, workspace.written)
+        totals = workspace.totals
+        totals[kernel.WRITTEN] += len(filtered.output)
+        totals[kernel.BYTES_READ] += filtered.bytes_read
+        totals[kernel.MESSAGES_READ] += filtered.messages_read
+        totals[kernel.MESSAGES_RETAINED] += filtered.messages_retained
+        totals[kernel.MAX_OFFSET] = max(totals[kernel.MAX_OFFSET], filtered.max_offset)
+
+    def _decide(self, walk: Walk) -> tuple[Ints, dict[int, Decision]]:
+        """What becomes of each entry, and the decisions that keep transactions in the index, by row."""
+        fields = walk.fields
+        decisions: Ints = np.full(walk.count, kernel.DELETE_EMPTY, np.int64)
+        decisions[fields[scan.LAST_OFFSET] + 1 == self.retention.upper_bound_offset] = kernel.RETAIN_EMPTY
+        decisions[fields[scan.MAGIC] < batch.MAX_MAGIC] = kernel.BY_PLAIN_PATH
+        keeping = {}
+        for row in np.flatnonzero(_is_of_transaction(fields) | self._may_be_last(fields)).tolist():
+            position = int(fields[scan.POSITION, row])
+            decision = self._decided.get(position) or self._decide_ahead(walk.entry(row))
+            self._decided[position] = decision
+            if isinstance(decision, KafkaLogError):
+                decisions[row] = kernel.BY_PLAIN_PATH
+                break
+            decisions[row] = _bits(decision)
+            if decision.kept_transactions:
+                keeping[row] = decision
+        return decisions, keeping
+
+    def _decide_ahead(self, entry: Entry) -> Decision | KafkaLogError:
+        """The decision, or what is to be raised when the turn of the entry comes: the map or the output may be full before."""
+        try:
+            return self.retention.decide(entry)
+        except KafkaLogError as error:
+            return error
+
+    def _may_be_last(self, fields: Ints) -> NDArray[np.bool_]:
+        """Which batches may be the last of their producer."""
+        return (fields[scan.PRODUCER_ID] >= 0) & np.isin(fields[scan.LAST_OFFSET], self._last_offsets)  # type: ignore[no-any-return]
+
+    def _note(self, keeping: dict[int, Decision], stop: int) -> None:
+        """Put into the index what the entries before `stop` keep there."""
+        while keeping and (row := next(iter(keeping))) < stop:
+            self.retention.note(keeping.pop(row))
+
+
+def _bits(decision: Decision) -> int:
+    if decision.retention == DELETE:
+        return kernel.DELETE
+    return (
+        (kernel.RETAIN_EMPTY if decision.retention == RETAIN_EMPTY else kernel.DELETE_EMPTY)
+        | (kernel.DISCARD_RECORDS if decision.discards_records else 0)
+        | (kernel.ENDS_NOTHING if decision.ends_nothing else 0)
+    )

@@ -1,0 +1,157 @@
+"""The columns of a table that records are made of, slice by slice, as the encoding kernels take them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from kafkalog.errors import UsageError
+from kafkalog.kernels import encode as kernel
+from kafkalog.kernels.bytes import Bytes, Ints
+
+MAX_INT64 = (1 << 63) - 1
+WIDE_HEADERS = pa.large_list(pa.struct([pa.field("key", pa.large_binary()), pa.field("value", pa.large_binary())]))
+NO_FLAGS: Bytes = np.empty(0, np.uint8)
+NO_INTS: Ints = np.empty(0, np.int64)
+MILLISECONDS = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_000)}
+
+
+class TableColumns:
+    """The columns that count; see `encode.encode_batches`."""
+
+    def __init__(self, table: pa.Table | pa.RecordBatch, base_offset: int | None, is_control: bool) -> None:
+        self.rows: int = table.num_rows
+        self.key = _find_column(table, "key")
+        self.value = _find_column(table, "value")
+        self.headers = _find_column(table, "headers_raw", "headers")
+        self.timestamp = _find_column(table, "timestamp_ms", "timestamp")
+        self.offset = _find_column(table, "offset") if base_offset is None else None
+        self.base_offset = base_offset or 0
+        if self.offset is None:
+            check_between("base_offset", self.base_offset, 0, MAX_INT64 - max(self.rows - 1, 0))
+        control = _find_column(table, "is_control")
+        if control is not None and not is_control and pc.any(_cast("is_control", control, pa.bool_())).as_py():
+            raise UsageError("the table holds control records: leave them out, or encode them alone with is_control=True")
+
+    def slice(self, start: int, stop: int) -> kernel.Columns:
+        """The rows from `start` to before `stop`."""
+        keys = _binary_arrays("key", self.key, start, stop)
+        values = _binary_arrays("value", self.value, start, stop)
+        headers = self._headers(start, stop)
+        arrays: tuple[Any, ...] = (self._offsets(start, stop), self._timestamps(start, stop), *keys, *values, *headers)
+        return kernel.Columns(*map(_read_only, arrays))
+
+    def _offsets(self, start: int, stop: int) -> Ints:
+        if self.offset is None:
+            return np.arange(start, stop, dtype=np.int64) + self.base_offset
+        array = _one_array("offset", self.offset, start, stop, pa.int64())
+        if array.null_count:
+            raise UsageError("column offset has nulls; every record has an offset")
+        return _int_values(array)
+
+    def _timestamps(self, start: int, stop: int) -> Ints:
+        if self.timestamp is None:
+            return np.full(stop - start, -1, np.int64)
+        kind = self.timestamp.type
+        if pa.types.is_integer(kind):
+            array = _one_array("timestamp_ms", self.timestamp, start, stop, pa.int64())
+            values = _int_values(array)
+        elif pa.types.is_timestamp(kind):
+            array = _one_array("timestamp", self.timestamp, start, stop, kind)
+            factor, divisor = MILLISECONDS[kind.unit]
+            values = _int_values(array)
+            if factor > 1 and len(values) and max(-int(values.min()), int(values.max())) > MAX_INT64 // factor:
+                raise UsageError("column timestamp holds times that milliseconds in 64 bits cannot say")
+            values = values * factor // divisor
+        else:
+            raise UsageError(f"column timestamp is {kind}; allowed are timestamps, and integers (milliseconds)")
+        return np.where(_valid_flags(array), values, -1) if array.null_count else values
+
+    def _headers(self, start: int, stop: int) -> tuple[Ints, Bytes, Ints, Bytes, Ints, Bytes]:
+        nothing = (NO_INTS, NO_FLAGS, NO_INTS, NO_FLAGS, NO_INTS, NO_FLAGS)
+        if self.headers is None:
+            return nothing
+        lists = _one_array("headers", self.headers, start, stop, WIDE_HEADERS)
+        if lists.null_count == len(lists):
+            return nothing
+        offsets, pairs = _list_parts(lists)
+        keys = pairs.field(0)
+        if pairs.null_count or keys.null_count:
+            raise UsageError("column headers has a header without a key; only its value may be null")
+        key_bytes, key_offsets, _ = _binary_buffers(keys)
+        return offsets, key_bytes, key_offsets, *_binary_buffers(pairs.field(1))
+
+
+def _read_only(array: NDArray[Any]) -> Any:
+    """Arrow's arrays are read-only, ours are not: kernels would be compiled anew for every mixture."""
+    array = array.view()
+    array.flags.writeable = False
+    return array
+
+
+def _find_column(table: pa.Table | pa.RecordBatch, *names: str) -> pa.ChunkedArray | None:
+    """The first of these columns that the table has and that is not of type null."""
+    for name in names:
+        places = table.schema.get_all_field_indices(name)
+        if len(places) > 1:
+            raise UsageError(f"the table has {len(places)} columns {name}")
+        if places and not pa.types.is_null(table.schema.field(places[0]).type):
+            column = table.column(places[0])
+            return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
+    return None
+
+
+def _one_array(name: str, column: pa.ChunkedArray, start: int, stop: int, kind: pa.DataType) -> pa.Array:
+    """Rows of a column as one array of `kind`; 64-bit kinds take any number of bytes."""
+    part = _cast(name, column.slice(start, stop - start), kind)
+    return part.chunk(0) if part.num_chunks == 1 else pa.concat_arrays(part.chunks)
+
+
+def _cast(name: str, array: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    try:
+        return array.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise UsageError(f"column {name} is {array.type}, which cannot be taken as {kind}: {error}") from None
+
+
+def _binary_arrays(name: str, column: pa.ChunkedArray | None, start: int, stop: int) -> tuple[Bytes, Ints, Bytes]:
+    """Bytes, offsets and flags of a column; a missing column is null in every row."""
+    if column is None:
+        return NO_FLAGS, np.zeros(stop - start + 1, np.int64), np.zeros(stop - start, np.uint8)
+    return _binary_buffers(_one_array(name, column, start, stop, pa.large_binary()))
+
+
+def _binary_buffers(array: pa.Array) -> tuple[Bytes, Ints, Bytes]:
+    """Bytes, offsets and flags of a large_binary array; no flags where nothing is null."""
+    _, offset_buffer, data = array.buffers()
+    offsets = np.frombuffer(offset_buffer, np.int64)[array.offset : array.offset + len(array) + 1] if len(array) else NO_INTS
+    content = np.frombuffer(data, np.uint8) if data is not None and data.size else NO_FLAGS
+    return content, offsets, _valid_flags(array).view(np.uint8) if array.null_count else NO_FLAGS
+
+
+def _valid_flags(array: pa.Array) -> NDArray[np.bool_]:
+    flags: NDArray[np.bool_] = array.is_valid().to_numpy(zero_copy_only=False)
+    return flags
+
+
+def _int_values(array: pa.Array) -> Ints:
+    """The stored numbers, whatever lies under nulls."""
+    return np.frombuffer(array.buffers()[1], np.int64)[array.offset : array.offset + len(array)] if len(array) else NO_INTS
+
+
+def _list_parts(lists: pa.Array) -> tuple[Ints, pa.Array]:
+    """(where each row's headers begin, all headers); a null row has none, whatever lies under it."""
+    if lists.null_count:
+        lists = pc.fill_null(lists, pa.scalar([], WIDE_HEADERS))
+    offsets: Ints = lists.offsets.to_numpy()
+    first, last = int(offsets[0]), int(offsets[-1])
+    return offsets - first, lists.values.slice(first, last - first)
+
+
+def check_between(name: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        raise UsageError(f"{name} {value} is out of range: allowed are {low} to {high}")
