@@ -14,7 +14,19 @@ from kafkalog.format.control import ControlRecord, EndTxnMarker, decode_control_
 from kafkalog.format.reference import Record, encode_message
 from kafkalog.log.engine.entries import Batch, Entry, Message, entry_size, iter_entries
 from kafkalog.log.engine.records import iter_glances
-from tests.engine.scenarios.payloads import GZIP, LZ4, SNAPPY, ZSTD, altered, batch, in_transaction, marker, messages, produced, records
+from tests.engine.scenarios.payloads import (
+    GZIP,
+    LZ4,
+    SNAPPY,
+    ZSTD,
+    altered,
+    batch,
+    in_transaction,
+    marker,
+    messages,
+    produced,
+    records,
+)
 from tests.engine.scenarios.script import START_MS
 
 CODECS = (0, GZIP, SNAPPY, LZ4, ZSTD)
@@ -121,7 +133,9 @@ def test_control_records_survive_a_round_trip() -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_glances_see_what_whole_records_say(codec: int) -> None:
-    content = [Record(each.offset, each.timestamp + each.offset, b"k" if each.offset % 2 else None, each.value) for each in records(20)]
+    content = [
+        Record(each.offset, each.timestamp + each.offset, b"k" if each.offset % 2 else None, each.value) for each in records(20)
+    ]
     entry = only(batch(content, codec=codec))
     assert isinstance(entry, Batch)
     glances = list(iter_glances(entry))

@@ -93,7 +93,9 @@ def test_an_earlier_start_of_the_same_epoch_wins(empty: Epochs) -> None:
         (((0, 5), (1, 5), (2, 5)), [(2, 5)]),
     ],
 )
-def test_epochs_and_offsets_rise_together(tmp_path: Path, entries: tuple[tuple[int, int], ...], left: list[tuple[int, int]]) -> None:
+def test_epochs_and_offsets_rise_together(
+    tmp_path: Path, entries: tuple[tuple[int, int], ...], left: list[tuple[int, int]]
+) -> None:
     assert Epochs(tmp_path, *entries).entries == left
 
 

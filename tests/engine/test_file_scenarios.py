@@ -167,7 +167,16 @@ def test_a_closed_file_may_be_closed_again(three: FileRecords) -> None:
 
 @pytest.mark.parametrize(
     ("timestamp", "start", "expected"),
-    [(0, 0, (0, 0)), (5, 0, (10, 1)), (10, 0, (10, 1)), (10, 2, (20, 2)), (20, 0, (20, 2)), (21, 0, None), (0, 2, (20, 2)), (-1, 0, (0, 0))],
+    [
+        (0, 0, (0, 0)),
+        (5, 0, (10, 1)),
+        (10, 0, (10, 1)),
+        (10, 2, (20, 2)),
+        (20, 0, (20, 2)),
+        (21, 0, None),
+        (0, 2, (20, 2)),
+        (-1, 0, (0, 0)),
+    ],
 )
 def test_a_search_by_time(tmp_path: Path, timestamp: int, start: int, expected: tuple[int, int] | None) -> None:
     file = open_file(tmp_path)

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from kafkalog.errors import CorruptIndex, IndexOffsetOverflow, InvalidArgument, InvalidOffset, InvalidState
-from kafkalog.log.engine.indexes import OffsetIndex, SegmentIndex, TimeIndex
+from kafkalog.log.engine.indexes import OffsetIndex, TimeIndex
 from kafkalog.log.engine.offsets import OffsetPosition, TimestampOffset
 from kafkalog.storage.fs import LocalFs
 
@@ -153,7 +153,7 @@ def test_an_index_whose_last_offset_lies_before_its_base_is_not_sane(tmp_path: P
 
 
 @pytest.mark.parametrize("kind", [offset_index, time_index])
-def test_files_of_other_than_whole_entries_are_not_sane(tmp_path: Path, kind: Callable[[Path], SegmentIndex]) -> None:
+def test_files_of_other_than_whole_entries_are_not_sane(tmp_path: Path, kind: Callable[[Path], OffsetIndex | TimeIndex]) -> None:
     index = kind(tmp_path)
     path = Path(index.path)
     index.release()

@@ -49,9 +49,9 @@ class Logs:
         self.clock = ManualClock(NOW)
         self.fs = FailingFs()
 
-    def open(self, clean: bool = False, **settings: object) -> PartitionLog:
+    def open(self, **settings: object) -> PartitionLog:
         config = LogConfig.of({"segment.index.bytes": 1000, **settings})
-        return PartitionLog.open(str(self.folder), config, clock=self.clock, fs=self.fs, clean=clean, transaction_verification=False)
+        return PartitionLog.open(str(self.folder), config, clock=self.clock, fs=self.fs, transaction_verification=False)
 
     def names(self, suffix: str) -> list[str]:
         return sorted(path.name for path in self.folder.iterdir() if path.name.endswith(suffix))
@@ -104,6 +104,7 @@ def test_after_a_failed_abort_marker_nothing_goes_until_the_log_is_opened_again(
     for action in (
         lambda: log.end_transaction(1, 0, False, coordinator_epoch=1),
         lambda: log.append(batch(1)),
+        lambda: log.read(0, 4096),
         lambda: log.close(),
     ):
         with pytest.raises(LogStorageFailure):
@@ -184,8 +185,9 @@ def test_segments_by_offsets(logs: Logs) -> None:
     log = logs.open(**{"internal.segment.bytes": 10 * size})
     for _ in range(22):
         log.append(batch(1))
-    bases = [[segment.base_offset for segment in log.log_segments(*each)] for each in ((10, 10), (0, 21), (1, 5), (13, 21), (13, 17))]
-    assert bases == [[], [0, 10, 20], [0], [10, 20], [10]]
+    expected = {(10, 10): [], (0, 21): [0, 10, 20], (1, 5): [0], (13, 21): [10, 20], (13, 17): [10]}
+    for bounds, bases in expected.items():
+        assert [segment.base_offset for segment in log.log_segments(*bounds)] == bases
     assert [segment.base_offset for segment in log.non_active_segments_from(5)] == [0, 10]
     with pytest.raises(InvalidArgument):
         log.log_segments(10, 0)

@@ -15,6 +15,7 @@ from kafkalog.log.engine.leader_epochs import LeaderEpochs
 from kafkalog.log.engine.log_segment import LogSegment
 from kafkalog.log.engine.log_segments import LogSegments
 from kafkalog.log.engine.producers import ProducerStates
+from kafkalog.log.engine.recovery import recover_segment
 from kafkalog.log.engine.schedule import ManualClock, Schedule
 from kafkalog.storage.fs import LocalFs
 from tests.engine.scenarios.payloads import batch, in_transaction, marker, messages, records
@@ -24,7 +25,8 @@ END_OF_TIME = (1 << 63) - 1
 
 
 def open_segment(folder: Path, base: int = 40, *, exists: bool = False, **settings: object) -> LogSegment:
-    config = LogConfig.of({"index.interval.bytes": 10, "segment.index.bytes": 1000, **settings})
+    named = {name.replace("_", "."): value for name, value in settings.items()}
+    config = LogConfig.of({"index.interval.bytes": 10, "segment.index.bytes": 1000, **named})
     return LogSegment.open(str(folder), base, config, fs=LocalFs(), clock=ManualClock(NOW), exists=exists)
 
 
@@ -184,7 +186,11 @@ def test_files_are_renamed_together(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {f"{name}.log", f"{name}.index", f"{name}.timeindex"}
     segment.change_suffixes("", ".deleted")
     assert segment.has_suffix(".deleted")
-    assert {path.name for path in tmp_path.iterdir()} == {f"{name}.log.deleted", f"{name}.index.deleted", f"{name}.timeindex.deleted"}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        f"{name}.log.deleted",
+        f"{name}.index.deleted",
+        f"{name}.timeindex.deleted",
+    }
     segment.change_suffixes(".deleted", "")
     assert (tmp_path / f"{name}.log").exists()
 
@@ -198,7 +204,7 @@ def test_recovery_makes_damaged_indexes_anew(tmp_path: Path, suffix: str) -> Non
     path = tmp_path / f"00000000000000000000.{suffix}"
     path.write_bytes(b"\x5a" * (len(path.read_bytes()) or 100))
     segment = open_segment(tmp_path, 0, exists=True)
-    assert segment.recover(*state(tmp_path)) == 0
+    assert recover_segment(segment, *state(tmp_path)) == 0
     for offset in range(60):
         assert found(segment, offset, 1, min_one=True) == [(offset, offset)]
         place = segment.find_offset_by_timestamp(10 * offset, 0)
@@ -219,11 +225,11 @@ def test_recovery_finds_aborted_transactions(tmp_path: Path) -> None:
         (last,) = (each.last_offset for each in decode_entries(stored))
         segment.append(last, stored)
     producers, epochs = state(tmp_path)
-    segment.recover(producers, epochs)
+    recover_segment(segment, producers, epochs)
     assert producers.map_end_offset == 109
     assert [tuple(each) for each in segment.transaction_index.all_aborted()] == [(6, 102, 108, 100)]
     again, _ = state(tmp_path)
-    segment.recover(again, epochs)
+    recover_segment(segment, again, epochs)
     assert segment.transaction_index.all_aborted()[0].last_stable_offset == 100
 
 
@@ -232,7 +238,7 @@ def test_recovery_finds_leader_epochs(tmp_path: Path) -> None:
     for offset, epoch in ((104, 0), (106, 1), (110, 1), (112, 2), (114, 2)):
         segment.append(offset + 1, batch(records(2, first=offset), leader_epoch=epoch))
     producers, epochs = state(tmp_path)
-    segment.recover(producers, epochs)
+    recover_segment(segment, producers, epochs)
     assert [tuple(each) for each in epochs.entries] == [(0, 104), (1, 106), (2, 112)]
 
 
@@ -249,13 +255,13 @@ def test_recovery_cuts_a_segment_at_a_damaged_entry(tmp_path: Path, damaged: int
     content[place.position + 64] ^= 255
     path.write_bytes(content)
     segment = open_segment(tmp_path, 0, exists=True)
-    assert segment.recover(*state(tmp_path)) == len(content) - place.position
+    assert recover_segment(segment, *state(tmp_path)) == len(content) - place.position
     assert segment.read_next_offset() == damaged
     assert path.stat().st_size == place.position
 
 
 def test_a_preallocated_segment_is_filled_from_its_start(tmp_path: Path) -> None:
-    segment = open_segment(tmp_path, preallocate="true", **{"segment.bytes": 1 << 21})
+    segment = open_segment(tmp_path, preallocate="true", segment_bytes=1 << 21)
     path = tmp_path / "00000000000000000040.log"
     assert (segment.size, path.stat().st_size) == (0, 1 << 21)
     segment.append(51, entry(50, 2))
@@ -264,7 +270,7 @@ def test_a_preallocated_segment_is_filled_from_its_start(tmp_path: Path) -> None
     size = segment.size
     segment.close()
     assert path.stat().st_size == size
-    again = open_segment(tmp_path, preallocate="true", exists=True, **{"segment.bytes": 1 << 21})
+    again = open_segment(tmp_path, preallocate="true", exists=True, segment_bytes=1 << 21)
     assert (again.size, again.read_next_offset()) == (size, 62)
 
 
@@ -333,7 +339,13 @@ def test_segments_but_the_active_one(tmp_path: Path) -> None:
 
 def test_segments_around_an_offset(tmp_path: Path) -> None:
     segments = four_segments(tmp_path)
-    for offset, lower, floor, higher in ((1, None, 1, 10), (10, 1, 10, 20), (15, 10, 10, 20), (30, 20, 30, None), (99, 30, 30, None)):
+    for offset, lower, floor, higher in (
+        (1, None, 1, 10),
+        (10, 1, 10, 20),
+        (15, 10, 10, 20),
+        (30, 20, 30, None),
+        (99, 30, 30, None),
+    ):
         around = (segments.lower(offset), segments.floor(offset), segments.higher(offset))
         assert tuple(each and each.base_offset for each in around) == (lower, floor, higher)
     assert bases(segments.all_higher(10)) == [20, 30]

@@ -218,7 +218,11 @@ def _overflowed(log: Script, *payloads: bytes, base: int = 0) -> None:
         log.damage(name(base, "log"), append=text(payload))
 
 
-OVERFLOWED = (batch(1, first=0, leader_epoch=0), batch(2, first=BEYOND, leader_epoch=0), batch(1, first=2 * BEYOND + 5, leader_epoch=0))
+OVERFLOWED = (
+    batch(1, first=0, leader_epoch=0),
+    batch(2, first=BEYOND, leader_epoch=0),
+    batch(1, first=2 * BEYOND + 5, leader_epoch=0),
+)
 
 
 @scenario

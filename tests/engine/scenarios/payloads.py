@@ -52,7 +52,14 @@ def in_transaction(content: int | Sequence[Record], producer_id: int, epoch: int
 
 
 def marker(
-    producer_id: int, epoch: int, *, commit: bool, offset: int, leader_epoch: int = 0, coordinator_epoch: int = 0, at: int = START_MS
+    producer_id: int,
+    epoch: int,
+    *,
+    commit: bool,
+    offset: int,
+    leader_epoch: int = 0,
+    coordinator_epoch: int = 0,
+    at: int = START_MS,
 ) -> bytes:
     """The end of a transaction as a leader sends it to its followers."""
     key, value = encode_end_txn_marker(EndTxnMarker(commit, coordinator_epoch))
@@ -62,10 +69,13 @@ def marker(
 
 def empty(base_offset: int, last_offset: int, **fields: Any) -> bytes:
     """What compaction leaves of a batch whose records are all gone."""
-    return reference.encode_empty_batch(base_offset=base_offset, last_offset=last_offset, max_timestamp=START_MS, **{"leader_epoch": 0, **fields})
+    fields = {"leader_epoch": 0, "max_timestamp": START_MS} | fields
+    return reference.encode_empty_batch(base_offset=base_offset, last_offset=last_offset, **fields)
 
 
-def messages(magic: int, content: int | Sequence[Record], *, codec: int = 0, first: int = 0, at: int = START_MS, **fields: Any) -> bytes:
+def messages(
+    magic: int, content: int | Sequence[Record], *, codec: int = 0, first: int = 0, at: int = START_MS, **fields: Any
+) -> bytes:
     """A v0 or v1 message set, in a wrapper if there is a codec."""
     chosen = records(content, first=first, at=at) if isinstance(content, int) else content
     if codec:
@@ -87,7 +97,8 @@ def altered(stored: bytes, *, checksum: bool = True, **fields: int) -> bytes:
 
 def with_body(stored: bytes, body: bytes, **fields: int) -> bytes:
     """A v2 batch with another body behind its header."""
-    return altered(stored[: layout.HEADER_SIZE] + body, batch_length=layout.MIN_BATCH_LENGTH + len(body), **fields)
+    fields["batch_length"] = layout.MIN_BATCH_LENGTH + len(body)
+    return altered(stored[: layout.HEADER_SIZE] + body, checksum=True, **fields)
 
 
 def _compress(codec: int, content: bytes, magic: int) -> bytes:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from .script import Script, scripts
 
+JAVA_OPTIONS = ("-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 PACK = Path(__file__).resolve().parents[1] / "data" / "scenarios.tar.xz"
 
 
@@ -26,7 +27,7 @@ def record(written: list[Script], class_path: str, folder: Path) -> list[str]:
         (case / "script.jsonl").write_text("".join(f"{each.line}\n" for each in script.operations))
     listing = folder / "cases.txt"
     listing.write_text("".join(f"{folder / script.name}\n" for script in written))
-    command = ["java", "-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", class_path, "LogOracle", "--cases", str(listing)]
+    command = ["java", *JAVA_OPTIONS, "-cp", class_path, "LogOracle", "--cases", str(listing)]
     subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
     listing.unlink()
     return [difference for script in written for difference in differences(script, folder / script.name)]

@@ -1,15 +1,16 @@
 """A script for the log engine, written by hand: its operations, and what each one is expected to give.
 
-The form of the lines is that of the scripts in cases.tar.xz. What is expected is checked twice: against Kafka's own engine when the
-script is recorded (record.py), and against what was recorded whenever the suite runs.
+The form of the lines is that of the scripts in cases.tar.xz. What is expected is checked twice: against Kafka's own engine when
+the script is recorded (record.py), and against what was recorded whenever the suite runs.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any, Final
 
 START_MS: Final = 1_700_000_000_000
@@ -86,7 +87,8 @@ class Script:
         self.append(payload, verify="start", **fields)
 
     def end_transaction(self, producer_id: int, epoch: int, *, commit: bool = True, **fields: Any) -> None:
-        self.do("end_txn", fields.pop("refused", None), fields.pop("gives", None), pid=producer_id, epoch=epoch, commit=commit, **fields)
+        expected = fields.pop("refused", None), fields.pop("gives", None)
+        self.do("end_txn", *expected, pid=producer_id, epoch=epoch, commit=commit, **fields)
 
     def read(self, offset: int, isolation: str = "log_end", **fields: Any) -> None:
         self.do("read", fields.pop("refused", None), fields.pop("gives", None), offset=offset, isolation=isolation, **fields)
@@ -123,12 +125,11 @@ class Script:
             self.state()
             self.close()
         self.do("ls")
-        damaged, lying, recompressed = self._nature()
-        meta = {"op": "meta", "kind": self.name, "may_recompress": recompressed, "damaged": damaged, "damaged_under_clean_flag": lying}
+        meta = {"op": "meta", "kind": self.name, **self._nature()}
         self.operations.insert(0, Operation(json.dumps(meta, separators=(",", ":")), None, {}))
         return self
 
-    def _nature(self) -> tuple[bool, bool, bool]:
+    def _nature(self) -> dict[str, bool]:
         """Whether files were changed by hand, whether they were then opened as clean, and whether codecs may have run."""
         lines = [json.loads(each.line) for each in self.operations]
         damaged = lying = pending = clean = False
@@ -141,11 +142,15 @@ class Script:
                 lying |= pending and line.get("clean", clean)
                 pending = False
         settings = json.dumps([line["config"] for line in lines if "config" in line])
-        return damaged, lying, self.recompresses or "compress" in settings or "compact" in settings
+        recompressed = self.recompresses or "compress" in settings or "compact" in settings
+        return {"may_recompress": recompressed, "damaged": damaged, "damaged_under_clean_flag": lying}
 
 
 PLAIN_OPERATIONS: Final = frozenset(
-    "become_leader roll flush checkpoint retention truncate truncate_fully delete_records clean offset_for_time epoch_end config ls".split()
+    {
+        *("become_leader", "roll", "flush", "checkpoint", "retention", "truncate", "truncate_fully", "delete_records", "clean"),
+        *("offset_for_time", "epoch_end", "config", "ls"),
+    }
 )
 
 
@@ -153,6 +158,10 @@ def text(payload: bytes) -> str:
     return base64.b64encode(payload).decode()
 
 
+MODULES: Final = (
+    *("writing", "reading", "retaining", "producing", "transactions", "validating", "loading", "cleaning"),
+    "cleaning_transactions",
+)
 Writer = Callable[[Script], None]
 SCENARIOS: Final[dict[str, Writer]] = {}
 
@@ -166,17 +175,11 @@ def scenario(write: Writer) -> Writer:
 
 def scripts() -> list[Script]:
     """Every script, in the order in which the modules of this package say them."""
-    from . import cleaning, loading, producing, reading, retaining, transactions, validating, writing
-
-    assert all((cleaning, loading, producing, reading, retaining, transactions, validating, writing))
+    for module in MODULES:
+        import_module(f"{__package__}.{module}")
     written = []
     for name, write in SCENARIOS.items():
         script = Script(name)
         write(script)
         written.append(script.finish())
     return written
-
-
-def base_offsets(*offsets: int) -> Sequence[Sequence[int]]:
-    """What a read lists of single-record batches."""
-    return [[offset, offset] for offset in offsets]

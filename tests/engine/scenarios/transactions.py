@@ -43,8 +43,8 @@ def the_state_of_a_producer_follows_its_transaction(log: Script) -> None:
 
 
 INTERLEAVED = (
-    (1, 5), (0, 3), (2, 2), (1, 4), (3, 3), (0, 2), (1, 10), "abort 1", (2, 6), (4, 3), (0, 10), (3, 9), "commit 3", (4, 8), (2, 7),
-    "abort 2", (0, 10), (4, 4), "commit 4",
+    (1, 5), (0, 3), (2, 2), (1, 4), (3, 3), (0, 2), (1, 10), "abort 1", (2, 6), (4, 3), (0, 10), (3, 9), "commit 3",
+    (4, 8), (2, 7), "abort 2", (0, 10), (4, 4), "commit 4",
 )  # fmt: skip
 
 

@@ -25,8 +25,8 @@ def body(*deltas: int) -> bytes:
 @scenario
 def inner_offsets_have_to_be_sequential_when_records_are_compressed(log: Script) -> None:
     log.open({"compression.type": "gzip"})
-    for deltas in ((0, 0), (1, 0), (0, 2), (5, 9)):
-        log.append(with_body(batch(2), body(*deltas)))
+    for pair in ((0, 0), (1, 0), (0, 2), (5, 9)):
+        log.append(with_body(batch(2), body(*pair)))
     log.config(config={"compression.type": "producer"})
     for deltas in ((0, 2, 1), (0, 1, 5), (2, 1, 0), (0, 0, 2)):
         log.append(with_body(batch(3), body(*deltas)))
@@ -154,7 +154,12 @@ def times_too_far_in_the_future_are_refused(log: Script) -> None:
 @scenario
 def each_record_at_fault_is_named(log: Script) -> None:
     log.open({"message.timestamp.before.max.ms": 1000, "cleanup.policy": "compact"})
-    mixed = [*keyed((b"k", b"v")), *keyed((b"k", b"v"), first=1, at=START_MS - 2000), *records(1, first=2), *keyed((b"k", b"v"), first=3)]
+    mixed = [
+        *keyed((b"k", b"v")),
+        *keyed((b"k", b"v"), first=1, at=START_MS - 2000),
+        *records(1, first=2),
+        *keyed((b"k", b"v"), first=3),
+    ]
     for codec in (0, GZIP):
         log.append(batch(mixed, codec=codec), refused=REFUSED_ONE_BY_ONE)
         log.append(batch([*keyed((b"k", b"v")), *records(2, first=1)], codec=codec), refused=REFUSED_ONE_BY_ONE)

@@ -143,7 +143,8 @@ def a_follower_keeps_gaps_between_offsets(log: Script) -> None:
 @scenario
 def a_follower_refuses_offsets_out_of_order(log: Script) -> None:
     log.open()
-    log.follow(b"".join(batch(1, first=offset, leader_epoch=0) for offset in (0, 1, 3, 2, 4)), refused="OffsetsOutOfOrderException")
+    payload = b"".join(batch(1, first=offset, leader_epoch=0) for offset in (0, 1, 3, 2, 4))
+    log.follow(payload, refused="OffsetsOutOfOrderException")
     log.state(logEndOffset=0)
 
 
@@ -185,7 +186,8 @@ def a_follower_stores_duplicates_as_its_leader_did(log: Script) -> None:
     log.follow(produced(2, 1, 0, 0, leader_epoch=0))
     log.follow(produced(2, 1, 0, 0, first=2, leader_epoch=0), gives={"after": [0, 4, 0, 0, 1]})
     steps = ((1, 0), (2, 0), (1, 1), (2, 1), (1, 1))
-    log.follow(b"".join(produced(1, who, 0, sequence, first=4 + number, leader_epoch=0) for number, (who, sequence) in enumerate(steps)))
+    payloads = [produced(1, who, 0, sequence, first=4 + row, leader_epoch=0) for row, (who, sequence) in enumerate(steps)]
+    log.follow(b"".join(payloads))
     log.state(logEndOffset=9)
 
 
