@@ -93,11 +93,18 @@ def _part(part: Part) -> list[str]:
     lines += [_line(row) for row in rows]
     lines += ["", part.notes.rstrip()] if part.notes else []
     for suite in part.suites:
-        lines += ["", f"### {suite['name']}", "", "| scenario | here |", "|---|---|"]
-        lines += [_line([scenario["what"], _here(scenario)]) for scenario in suite["scenarios"]]
+        lines += ["", f"### {suite['name']}", "", *_suite(suite["scenarios"])]
     if further := sorted(part.scripts - part.named):
         lines += ["", "### Scripts beyond these suites", "", *(f"- `{script}`" for script in further)]
     return [*lines, ""]
+
+
+def _suite(scenarios: list[dict[str, Any]]) -> list[str]:
+    """A table, with the names that the scenarios have there if the list has them."""
+    if "theirs" not in scenarios[0]:
+        return ["| scenario | here |", "|---|---|", *(_line([each["what"], _here(each)]) for each in scenarios)]
+    rows = [_line([each["what"], each["theirs"], _here(each)]) for each in scenarios]
+    return ["| scenario | its name there | here |", "|---|---|---|", *rows]
 
 
 def _line(cells: Iterable[Any]) -> str:

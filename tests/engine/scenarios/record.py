@@ -1,35 +1,29 @@
-"""Run the scripts on Kafka's own engine and keep what it did: `python -m tests.engine.scenarios.record CLASSPATH [name…]`.
+"""Run the scripts on Kafka's own engine and keep what it did: `python -m tests.engine.scenarios.record [name…]`.
 
-CLASSPATH holds the oracle's class and the jars of org.apache.kafka:kafka_2.13:4.3.0. Without names everything is recorded and
-packed into tests/engine/data; with names only the results are shown.
+Needs Java and Maven. Without names everything is recorded and packed into tests/engine/data; with names only the results are shown.
 """
 
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import tarfile
 import tempfile
 from pathlib import Path
 
+from tests.engine.oracle.kafka_engine import run_scripts
+
 from .script import Script, scripts
 
-JAVA_OPTIONS = ("-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 PACK = Path(__file__).resolve().parents[1] / "data" / "scenarios.tar.xz"
 
 
-def record(written: list[Script], class_path: str, folder: Path) -> list[str]:
+def record(written: list[Script], folder: Path) -> list[str]:
     """One case folder per script, with what the engine answered and left; what was not as expected."""
     for script in written:
-        case = folder / script.name
-        case.mkdir()
-        (case / "script.jsonl").write_text("".join(f"{each.line}\n" for each in script.operations))
-    listing = folder / "cases.txt"
-    listing.write_text("".join(f"{folder / script.name}\n" for script in written))
-    command = ["java", *JAVA_OPTIONS, "-cp", class_path, "LogOracle", "--cases", str(listing)]
-    subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
-    listing.unlink()
+        (folder / script.name).mkdir()
+        (folder / script.name / "script.jsonl").write_text("".join(f"{each.line}\n" for each in script.operations))
+    run_scripts([folder / script.name for script in written], folder)
     return [difference for script in written for difference in differences(script, folder / script.name)]
 
 
@@ -58,10 +52,10 @@ def _show(case: Path) -> None:
         sys.stdout.write(f"{line[:160].rstrip()}\n    {result[:1500].rstrip()}\n")
 
 
-def main(class_path: str, *names: str) -> int:
+def main(*names: str) -> int:
     chosen = [script for script in scripts() if not names or script.name in names]
     with tempfile.TemporaryDirectory() as place:
-        wrong = record(chosen, class_path, Path(place))
+        wrong = record(chosen, Path(place))
         for name in names:
             _show(Path(place) / name)
         if not names and not wrong:
