@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkalog.log.engine import file_records, log_segment, recovery
 from tests.engine.comparison import compare_results
 from tests.engine.replay import find_cases, replay
 from tests.golden import sets
@@ -23,6 +24,17 @@ def cases(golden_folder: Path) -> Path:
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_script_leads_to_the_same_results_and_files(cases: Path, name: str) -> None:
+    done = replay(cases / name)
+    assert done.difference is None, str(done.difference)
+
+
+@pytest.mark.parametrize("name", CASES[6::9] + CASES[14::18] + CASES[15::18])
+def test_the_ways_for_many_entries_at_once_lead_there_too(cases: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Segments of the cases are small, so they are called large: followers, crashes and compaction with transactions."""
+    monkeypatch.setattr(recovery, "WINDOWED_BYTES", 0)
+    monkeypatch.setattr(log_segment, "BULK_BYTES", 0)
+    monkeypatch.setattr(file_records, "SMALLEST_READ", 64)
+    monkeypatch.setattr(file_records, "LARGEST_READ", 300)
     done = replay(cases / name)
     assert done.difference is None, str(done.difference)
 

@@ -187,18 +187,16 @@ def write_batches(
     header_value_valid = columns.header_value_valid
     has_null_keys, has_null_values, has_headers = key_valid.shape[0] > 0, value_valid.shape[0] > 0, headers.shape[0] > 0
     most_records, most_bytes, horizon = settings[MOST_RECORDS], settings[MOST_BYTES], settings[HORIZON]
-    before = settings[BEFORE]
-    room = target.shape[0]
-    number = -1
-    start = np.int64(0)
+    before, room, number = settings[BEFORE], target.shape[0], -1
     at = np.uint64(0)
-    base_offset = base_timestamp = np.int64(0)
+    start = base_offset = base_timestamp = np.int64(0)
     for row in range(first, offsets.shape[0]):
         offset, timestamp = offsets[row], timestamps[row]
         key = np.int64(-1) if has_null_keys and not key_valid[row] else key_offsets[row + 1] - key_offsets[row]
         value = np.int64(-1) if has_null_values and not value_valid[row] else value_offsets[row + 1] - value_offsets[row]
         parts = 2 + _size_of_bytes(key) + _size_of_bytes(value)
-        if has_headers:
+        header_count = headers[row + 1] - headers[row] if has_headers else np.int64(0)
+        if header_count:
             parts += _size_of_headers(headers, header_key_offsets, header_value_offsets, header_value_valid, row) - 1
         if offset <= before or timestamp < -1:
             return BAD_OFFSET if offset <= before else BAD_TIMESTAMP, row, max(number, 0), start
@@ -215,8 +213,7 @@ def write_batches(
                 return NO_ROOM, first, number, start
             base_offset = offset
             base_timestamp = timestamp if horizon == NO_HORIZON else horizon
-            fields[BASE_OFFSET, number] = base_offset
-            fields[BASE_TIMESTAMP, number] = base_timestamp
+            fields[BASE_OFFSET, number], fields[BASE_TIMESTAMP, number] = base_offset, base_timestamp
             fields[MAX_TIMESTAMP, number] = timestamp
             at += np.uint64(HEADER_SIZE)
             size = parts + size_of_varint(timestamp - base_timestamp) + 1
@@ -231,7 +228,7 @@ def write_batches(
         at = store_varint(target, at, offset - base_offset)
         at = store_bytes(target, at, keys, key_offsets[row], key)
         at = store_bytes(target, at, values, value_offsets[row], value)
-        if has_headers:
+        if header_count:
             at = _store_headers(
                 headers, header_keys, header_key_offsets, header_values, header_value_offsets, header_value_valid, row, target, at
             )

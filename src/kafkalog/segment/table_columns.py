@@ -145,9 +145,10 @@ def _int_values(array: pa.Array) -> Ints:
 
 def _list_parts(lists: pa.Array) -> tuple[Ints, pa.Array]:
     """(where each row's headers begin, all headers); a null row has none, whatever lies under it."""
-    if lists.null_count:
-        lists = pc.fill_null(lists, pa.scalar([], WIDE_HEADERS))
-    offsets: Ints = lists.offsets.to_numpy()
+    offsets: Ints = np.frombuffer(lists.buffers()[1], np.int64)[lists.offset : lists.offset + len(lists) + 1]
+    if lists.null_count and np.diff(offsets)[~_valid_flags(lists)].any():
+        lists = pc.fill_null(lists, pa.scalar([], WIDE_HEADERS))  # slow, and needed only for arrays that somebody patched
+        offsets = lists.offsets.to_numpy()
     first, last = int(offsets[0]), int(offsets[-1])
     return offsets - first, lists.values.slice(first, last - first)
 

@@ -140,7 +140,7 @@ def _append_valid(log: PartitionLog, records: Buffer, info: AppendInfo, request:
         return _result(info)
     log.local_log.append(info.last_offset, records)
     log.watermarks.follow_log_end()
-    _note_producers(log, segment, analysis, info.last_offset)
+    note_producers(log, segment, analysis, info.last_offset)
     if log.local_log.unflushed_messages >= log.config.flush_messages:
         log.flush()
     return _result(info)
@@ -163,7 +163,8 @@ def _roll_if_needed(log: PartitionLog, size: int, info: AppendInfo) -> LogSegmen
     return log.roll(first_offset)
 
 
-def _note_producers(log: PartitionLog, segment: LogSegment, analysis: ProducerAnalysis, last_offset: int) -> None:
+def note_producers(log: PartitionLog, segment: LogSegment, analysis: ProducerAnalysis, last_offset: int) -> None:
+    """Take over what an append that is written means for producers and their transactions."""
     producers = log.producers
     for producer_append in analysis.appends:
         producers.update(producer_append)

@@ -6,27 +6,31 @@ Batches are written many at a time, but rolled and indexed as if each had come a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkalog import codecs
-from kafkalog.errors import InvalidRecord, InvalidTimestamp, UsageError
-from kafkalog.segment.encode import encode_batches, encode_messages
+from kafkalog.errors import InvalidRecord, InvalidTimestamp, RecordTooLarge, UsageError
+from kafkalog.kernels import scan
+from kafkalog.kernels.bytes import Ints
+from kafkalog.segment.encode import Run, encode_messages, encode_runs
 
-from .appending import AppendRequest, AppendResult, append_stamped
+from .appending import AppendRequest, AppendResult, append_stamped, note_producers
 from .config import MAX_LONG, LogConfig
-from .entries import entry_at
-from .offsets import NO_TIMESTAMP, AppendOrigin
+from .entries import iter_entries
+from .indexes import MAX_RELATIVE_OFFSET
+from .log_segment import MAX_TIMESTAMP
+from .offsets import NO_TIMESTAMP, AppendOrigin, OffsetMetadata
+from .producer_checks import ProducerAnalysis, analyze_producers
 from .producer_state import TRANSACTION_VERSION_UNKNOWN, VerificationGuard
 from .validation import target_compression
 
 if TYPE_CHECKING:
     from .partition_log import PartitionLog
-
-CHUNK_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -58,17 +62,17 @@ def append_table(
     target = codecs.codec_id(codec)
     if log.config.compression_type != "producer":
         target, level = target_compression(log.config, target)
-    sets = _encode(log, table, codecs.NAMES[target], level, batch_bytes, leader_epoch, producer, now_ms)
+    options = _options(log, codecs.NAMES[target], level, batch_bytes, now_ms)
     request = AppendRequest(AppendOrigin.CLIENT, leader_epoch, None, TRANSACTION_VERSION_UNKNOWN)
-    if producer.is_transactional:
-        request = replace(request, verification=_verification(log, producer))
-    chunks = sets if producer.is_idempotent else _joined(log, sets)
-    result: AppendResult | None = None
-    for chunk in chunks:
-        appended = append_stamped(log, chunk, request)
-        result = appended if result is None else _together(result, appended)
-    if result is None:
-        return AppendResult(-1, -1, -1, NO_TIMESTAMP, NO_TIMESTAMP, log.log_start_offset, codec, 0, 0, 0)
+    if log.config.magic == 2:
+        if producer.is_transactional:
+            request = replace(request, verification=_verification(log, producer))
+        appends = _append_batches(log, encode_runs(table, leader_epoch=leader_epoch, **asdict(producer), **options), request)
+    else:
+        appends = _append_messages(log, _encoded_messages(log, table, producer, options), request)
+    result = AppendResult(-1, -1, -1, NO_TIMESTAMP, NO_TIMESTAMP, log.log_start_offset, codec, 0, 0, 0)
+    for appended in appends:
+        result = appended if result.first_offset < 0 else _together(result, appended)
     return replace(result, source_codec=codec, log_append_time=now_ms if log.config.log_append_time else NO_TIMESTAMP)
 
 
@@ -99,45 +103,23 @@ def _timestamps(table: pa.Table | pa.RecordBatch) -> pa.ChunkedArray | pa.Array 
     return None
 
 
-def _encode(
-    log: PartitionLog,
-    table: pa.Table | pa.RecordBatch,
-    codec: str,
-    level: int | None,
-    batch_bytes: int,
-    leader_epoch: int,
-    producer: Producer,
-    now_ms: int,
+def _options(log: PartitionLog, codec: str, level: int | None, batch_bytes: int, now_ms: int) -> dict[str, Any]:
+    """What batches and messages have in common."""
+    return {
+        "codec": codec,
+        "level": level,
+        "base_offset": log.log_end_offset,
+        "batch_bytes": min(batch_bytes, log.config.max_message_bytes, log.config.segment_bytes),
+        "log_append_time_ms": now_ms if log.config.log_append_time and log.config.magic else None,
+    }
+
+
+def _encoded_messages(
+    log: PartitionLog, table: pa.Table | pa.RecordBatch, producer: Producer, options: dict[str, Any]
 ) -> Iterator[bytes]:
-    append_time = now_ms if log.config.log_append_time else None
-    batch_bytes = min(batch_bytes, log.config.max_message_bytes, log.config.segment_bytes)
-    magic = log.config.magic
-    if magic < 2:
-        if producer.is_idempotent:
-            raise UsageError(f"v{magic} messages have no place for a producer id")
-        append_time = append_time if magic else None
-        return encode_messages(
-            table,
-            magic=magic,
-            codec=codec,
-            level=level,
-            base_offset=log.log_end_offset,
-            batch_bytes=batch_bytes,
-            log_append_time_ms=append_time,
-        )
-    return encode_batches(
-        table,
-        codec=codec,
-        level=level,
-        base_offset=log.log_end_offset,
-        batch_bytes=batch_bytes,
-        leader_epoch=leader_epoch,
-        log_append_time_ms=append_time,
-        producer_id=producer.producer_id,
-        producer_epoch=producer.producer_epoch,
-        base_sequence=producer.base_sequence,
-        is_transactional=producer.is_transactional,
-    )
+    if producer.is_idempotent:
+        raise UsageError(f"v{log.config.magic} messages have no place for a producer id")
+    return encode_messages(table, magic=log.config.magic, **options)
 
 
 def _verification(log: PartitionLog, producer: Producer) -> VerificationGuard | None:
@@ -145,37 +127,76 @@ def _verification(log: PartitionLog, producer: Producer) -> VerificationGuard | 
     return log.start_verification(producer.producer_id, producer.base_sequence, producer.producer_epoch, False)
 
 
-def _joined(log: PartitionLog, sets: Iterator[bytes]) -> Iterator[bytes]:
-    """The sets, as many in one as belong into the same segment and find room in its indexes."""
-    chunk: list[bytes] = []
-    size = 0
-    first_timestamp = NO_TIMESTAMP
-    for data in sets:
-        timestamp = entry_at(data, 0, 0).max_timestamp
-        if chunk and (size + len(data) > _room(log) or _may_roll(log, first_timestamp, timestamp)):
-            yield b"".join(chunk)
-            chunk, size = [], 0
-        if not chunk:
-            first_timestamp = timestamp
-        chunk.append(data)
-        size += len(data)
-    if chunk:
-        yield b"".join(chunk)
+def _append_batches(log: PartitionLog, runs: Iterator[Run], request: AppendRequest) -> Iterator[AppendResult]:
+    for run in runs:
+        start = 0
+        while start < run.fields.shape[1]:
+            stop = start + _begin_piece(log, run.fields[:, start:])
+            piece = run.part(start, stop)
+            appended = _append_piece(log, piece, request)
+            if appended is not None:
+                yield appended
+            else:
+                yield from (append_stamped(log, bytes(each), request) for each in piece.batches())
+            start = stop
 
 
-def _room(log: PartitionLog) -> int:
-    """How many bytes may come at once: an index entry stands for more than index.interval.bytes."""
+def _begin_piece(log: PartitionLog, fields: Ints) -> int:
+    """How many of these batches go into the active segment together, at least one; it is rolled first if it has to be."""
+    sizes, timestamps = fields[scan.SIZE], fields[scan.MAX_TIMESTAMP]
+    size, timestamp, last_offset = int(sizes[0]), int(timestamps[0]), int(fields[scan.LAST_OFFSET, 0])
+    if size > log.config.max_message_bytes:
+        raise RecordTooLarge(f"a batch of {size} bytes; max.message.bytes is {log.config.max_message_bytes}")
     active = log.active_segment
+    if active.should_roll(log.config, size, timestamp, last_offset):
+        active = log.roll(int(fields[scan.BASE_OFFSET, 0]))
     slots = min(index.capacity - index.entry_count for index in (active.offset_index, active.time_index))
-    indexed = max(0, slots - 1) * (active.index_interval_bytes + 1)
-    return min(CHUNK_BYTES, log.config.segment_bytes - active.size, indexed)
+    oldest = active.first_batch_timestamp if active.size else timestamp
+    fits = (
+        (np.cumsum(sizes) <= log.config.segment_bytes - active.size)
+        & (sizes <= log.config.max_message_bytes)
+        & (timestamps - oldest <= log.config.max_segment_ms - active.roll_jitter_ms)
+        & (fields[scan.LAST_OFFSET] - active.base_offset <= MAX_RELATIVE_OFFSET)
+    )
+    fits[max(1, slots - 1) :] = False
+    fits[0] = True
+    if oldest < 0 or oldest == MAX_TIMESTAMP:  # the segment goes by the clock, of which nothing is known in advance
+        return 1
+    return len(fits) if fits.all() else int(np.argmin(fits))
 
 
-def _may_roll(log: PartitionLog, first_timestamp: int, timestamp: int) -> bool:
-    """Whether a batch may be too new for the segment that it would come into, or for one that the chunk begins."""
-    active = log.active_segment
-    oldest = min(first_timestamp, active.first_batch_timestamp)
-    return timestamp - oldest > log.config.max_segment_ms - active.roll_jitter_ms
+def _append_piece(log: PartitionLog, piece: Run, request: AppendRequest) -> AppendResult | None:
+    """Append batches of one segment; None if one of them was appended before.
+
+    They are this leader's own, so nothing is left to be checked but their producer.
+    """
+    fields = piece.fields
+    first_offset, last_offset = int(fields[scan.BASE_OFFSET, 0]), int(fields[scan.LAST_OFFSET, -1])
+    with log.guard.doing("appending"):
+        log.local_log.check_open()
+        log.leader_epochs.assign(request.leader_epoch, first_offset)
+        segment = log.active_segment
+        analysis = ProducerAnalysis()
+        if fields[scan.PRODUCER_ID, 0] >= 0:
+            append_at = OffsetMetadata(first_offset, segment.base_offset, segment.size)
+            checks = request.origin, request.verification, request.transaction_version
+            analysis = analyze_producers(log.producers, iter_entries(piece.data), append_at, *checks)
+            if analysis.duplicate is not None:
+                return None
+        log.local_log.append(last_offset, piece.data)
+        log.watermarks.follow_log_end()
+        note_producers(log, segment, analysis, last_offset)
+        if log.local_log.unflushed_messages >= log.config.flush_messages:
+            log.flush()
+    newest, size, count = int(fields[scan.MAX_TIMESTAMP].max()), len(piece.data), last_offset - first_offset + 1
+    times = newest, NO_TIMESTAMP, log.log_start_offset
+    return AppendResult(first_offset, last_offset, request.leader_epoch, *times, "", size, count, 0)
+
+
+def _append_messages(log: PartitionLog, sets: Iterator[bytes], request: AppendRequest) -> Iterator[AppendResult]:
+    """Append sets of v0 or v1 messages, one at a time."""
+    for data in sets:
+        yield append_stamped(log, data, request)
 
 
 def _together(first: AppendResult, then: AppendResult) -> AppendResult:

@@ -75,8 +75,10 @@ class FileRecords:
         return before - size
 
     def trim(self) -> None:
-        """Give back what was allocated beyond the entries."""
-        self.truncate_to(self.size)
+        """Give back what was allocated beyond the entries, durably."""
+        if self._file.size > self.size:
+            self.truncate_to(self.size)
+            self.sync()
 
     def sync(self) -> None:
         self._file.sync()
@@ -84,8 +86,8 @@ class FileRecords:
     def close(self) -> None:
         """Make the entries durable, and let the file go."""
         if self._is_open:
-            self.sync()
             self.trim()
+            self.sync()
             self.close_handlers()
 
     def close_handlers(self) -> None:

@@ -62,7 +62,7 @@ class HashMap(Generic[Value]):
             self._capacity *= 2
 
     def _grow_for_chain(self, key: int) -> None:
-        if self._capacity < MIN_TREE_CAPACITY:
+        if self._capacity < MIN_TREE_CAPACITY and len(self.entries) > self.longest_chain:
             own = bucket(key, self._capacity)
             if sum(bucket(other, self._capacity) == own for other in self.entries) > self.longest_chain:
                 self._capacity *= 2
@@ -77,10 +77,11 @@ class NewestFirstMap(HashMap[Value]):
 
     def compute_if_absent(self, key: int, compute: Callable[[], Value]) -> Value:
         self._grow_if_full()
-        if key not in self.entries:
-            self.entries[key] = compute()
+        value = self.entries.get(key)
+        if value is None:
+            value = self.entries[key] = compute()
             self._grow_for_chain(key)
-        return self.entries[key]
+        return value
 
     def _chained(self) -> Iterable[int]:
         return list(self.entries)[::-1]

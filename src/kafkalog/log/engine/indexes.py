@@ -105,6 +105,8 @@ class SegmentIndex(ABC):
         self.resize(self.size_bytes)
 
     def flush(self) -> None:
+        if not self._is_dirty:
+            return
         was_open = self._file is not None
         self.file.sync()
         self._is_dirty = False
@@ -120,8 +122,7 @@ class SegmentIndex(ABC):
     def close(self) -> None:
         """Give the file its final size, durably."""
         self.trim_to_valid_size()
-        if self._is_dirty:
-            self.flush()
+        self.flush()
         self.release()
 
     def rename(self, path: str) -> None:

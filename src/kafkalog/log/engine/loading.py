@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from kafkalog.errors import CorruptIndex, InvalidOffset, InvalidState, SegmentOffsetOverflow
+from kafkalog.errors import CorruptIndex, CorruptRecord, InvalidOffset, InvalidRecord, InvalidState, SegmentOffsetOverflow
 from kafkalog.format.names import SEGMENT_KINDS, parse_file_name, segment_file_name
 
 from .leader_epochs import LeaderEpochs
@@ -59,7 +59,14 @@ class LogLoader:
 
     def load(self) -> LoadedOffsets:
         self._complete_swaps(self._remove_temporary_files())
-        self._splitting_overflows(self._load_segments)
+        try:
+            self._splitting_overflows(self._load_segments)
+        except (CorruptRecord, InvalidRecord):
+            # A segment without an index follows a damaged one, which has to be recovered first. Kafka gives up here.
+            if self.clean:
+                raise
+            self.recovery_point = 0
+            self._splitting_overflows(lambda: self._load_segments(recover=False))
         recovery_point, next_offset = self._splitting_overflows(self._recover_log)
         active = self.segments.active
         active.resize_indexes(self.files.config.segment_index_bytes)
@@ -126,7 +133,7 @@ class LogLoader:
                 _, deleted = self.files.split_overflowed(overflow.segment)
                 self._delete_snapshots(deleted)
 
-    def _load_segments(self) -> None:
+    def _load_segments(self, *, recover: bool = True) -> None:
         self.segments.close()
         self.segments.clear()
         names = self._names()
@@ -137,14 +144,15 @@ class LogLoader:
             if parsed.kind in INDEX_KINDS and segment_file_name(parsed.base_offset) not in names:
                 self.fs.remove(self._path(name))
             elif parsed.kind == "log":
-                self._load_segment(parsed.base_offset)
+                self._load_segment(parsed.base_offset, recover=recover)
 
-    def _load_segment(self, base_offset: int) -> None:
+    def _load_segment(self, base_offset: int, *, recover: bool) -> None:
         segment = self.files.open_segment(base_offset, exists=True)
-        try:
-            segment.sanity_check()
-        except (FileNotFoundError, CorruptIndex):
-            self._recover_segment(segment)
+        if recover:
+            try:
+                segment.sanity_check()
+            except (FileNotFoundError, CorruptIndex):
+                self._recover_segment(segment)
         self.segments.add(segment)
 
     def _recover_segment(self, segment: LogSegment) -> int:

@@ -11,9 +11,10 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Self
 
-from kafkalog.errors import LogStorageFailure, UsageError
+from kafkalog.errors import LogStorageFailure, StorageError, UsageError
 from kafkalog.format.names import LOG_START_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, parse_folder_name, partition_folder_name
 from kafkalog.storage.fs import Fs, LocalFs
+from kafkalog.storage.publish import writing
 
 from .checkpoints import CleanShutdownFlag, OffsetCheckpoint
 from .config import LogConfig
@@ -37,6 +38,8 @@ class LogDirectory:
         self._held = ExitStack()
 
     def __enter__(self) -> Self:
+        if self.fs.kind(self.path) != "folder":
+            raise StorageError(f"{self.path}: no such log directory", file=self.path)
         self._held.enter_context(self.fs.broker_lock(self.path))
         self._was_clean = self._flag.exists
         self._broker_epoch = self._flag.broker_epoch
@@ -45,7 +48,8 @@ class LogDirectory:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         with self._held:
             if kind is None:
-                self._close()
+                with writing(self.path, "cannot close the logs"):
+                    self._close()
             else:
                 for log in self.logs.values():
                     log.close_handlers()
@@ -58,7 +62,8 @@ class LogDirectory:
         name = (topic, partition)
         if name in self.logs:
             raise UsageError(f"{self.path}: {topic}-{partition} is open already")
-        self._flag.delete()
+        with writing(self.path):
+            self._flag.delete()
         log = PartitionLog.open(
             os.path.join(self.path, partition_folder_name(topic, partition)),
             config,
@@ -76,9 +81,10 @@ class LogDirectory:
 
     def checkpoint(self) -> None:
         """Write down how far the logs are durable, and where they begin, as a broker does every minute."""
-        self._write(RECOVERY_POINT_CHECKPOINT, {name: log.recovery_point for name, log in self.logs.items()})
         starts = {name: log.log_start_offset for name, log in self.logs.items() if _starts_inside(log)}
-        self._write(LOG_START_CHECKPOINT, starts)
+        with writing(self.path, "cannot write the checkpoints"):
+            self._write(RECOVERY_POINT_CHECKPOINT, {name: log.recovery_point for name, log in self.logs.items()})
+            self._write(LOG_START_CHECKPOINT, starts)
 
     def _close(self) -> None:
         if not self.logs:

@@ -377,11 +377,14 @@ class LogSegment:
         self.time_index.resize(size)
 
     def on_become_inactive(self) -> None:
-        """Nothing more is appended: the files get their final sizes."""
+        """Nothing more is appended: the files get their final sizes, durably.
+
+        The recovery point may be where the next segment begins; then nobody looks at this one after a crash.
+        """
         self.finish_indexes()
         self.log.trim()
-        self._offset_index.close_handlers()
-        self._time_index.close_handlers()
+        self._offset_index.close()
+        self._time_index.close()
 
     def flush(self) -> None:
         """Make everything durable."""

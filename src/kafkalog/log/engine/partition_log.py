@@ -15,7 +15,7 @@ from kafkalog.errors import OffsetOutOfRange, PolicyViolation, UsageError
 from kafkalog.format.control import EndTxnMarker
 from kafkalog.format.names import LEADER_EPOCH_CHECKPOINT, parse_folder_name
 from kafkalog.storage.fs import Buffer, Fs, LocalFs
-from kafkalog.storage.publish import make_folders
+from kafkalog.storage.publish import make_folders, writing
 
 from .appending import AppendRequest, AppendResult, append
 from .building import end_transaction_marker
@@ -24,7 +24,7 @@ from .config import DAY_MS, LogConfig
 from .fetching import FetchResult, Isolation, fetch, find_offset_by_time
 from .file_records import TimestampAndOffset
 from .leader_epochs import UNDEFINED_OFFSET, LeaderEpochs
-from .loading import LogLoader
+from .loading import LoadedOffsets, LogLoader
 from .local_log import LocalLog
 from .log_segment import LogSegment
 from .log_segments import LogSegments
@@ -60,27 +60,25 @@ class PartitionLog:
     def __init__(
         self,
         files: SegmentFiles,
-        local_log: LocalLog,
-        watermarks: Watermarks,
         producers: ProducerStates,
         leader_epochs: LeaderEpochs,
-        topic_id_file: TopicIdFile,
-        expiration: Task,
+        loaded: LoadedOffsets,
         topic: str,
         partition: int,
+        topic_id: str | None,
     ) -> None:
         self.topic = topic
         self.partition = partition
         self.files = files
-        self.local_log = local_log
-        self.watermarks = watermarks
         self.producers = producers
         self.leader_epochs = leader_epochs
-        self.topic_id_file = topic_id_file
-        self._expiration = expiration
+        self.local_log = LocalLog(files, loaded.recovery_point, loaded.log_end)
+        self.watermarks = Watermarks(self.local_log, producers, leader_epochs, loaded.log_start_offset)
+        self.topic_id_file = TopicIdFile(files.fs, files.folder, topic_id)
         # The recovery point went back: who keeps its checkpoint has to write it before anything is appended, or a crash would
         # leave new entries behind it that nobody looks at.
         self.on_truncated: Callable[[], None] = _nobody_told
+        self._expiration: Task | None = None
 
     @classmethod
     def open(
@@ -115,28 +113,23 @@ class PartitionLog:
             topic, partition = name.topic, name.partition
         fs = fs or LocalFs()
         clock = clock or SystemClock()
-        schedule = schedule or Schedule(clock)
-        make_folders(fs, folder)
-        files = SegmentFiles(folder, config or LogConfig(), fs=fs, clock=clock, schedule=schedule)
-        checkpoint = CheckpointFile(fs, os.path.join(folder, LEADER_EPOCH_CHECKPOINT))
-        leader_epochs = LeaderEpochs(checkpoint, schedule, f"{topic}-{partition}")
+        files = SegmentFiles(folder, config or LogConfig(), fs=fs, clock=clock, schedule=schedule or Schedule(clock))
         settings = ProducerSettings(producer_id_expiration_ms, transaction_verification, max_transaction_timeout_ms)
-        producers = ProducerStates(fs, folder, clock, settings)
-        loader = LogLoader(
-            files, producers, leader_epochs, log_start_offset=log_start_offset, recovery_point=recovery_point, clean=clean
-        )
-        loaded = loader.load()
-        local_log = LocalLog(files, loaded.recovery_point, loaded.log_end)
-        expiration = schedule.submit(
-            "PeriodicProducerExpirationCheck",
-            lambda: producers.remove_expired_producers(clock.now_ms()),
-            expiration_check_interval_ms,
-            expiration_check_interval_ms,
-        )
-        watermarks = Watermarks(local_log, producers, leader_epochs, loaded.log_start_offset)
-        topic_id_file = TopicIdFile(fs, folder, topic_id)
-        schedule.submit("flush-metadata-file", topic_id_file.flush)
-        return cls(files, local_log, watermarks, producers, leader_epochs, topic_id_file, expiration, topic, partition)
+        with writing(folder, "cannot open the log"):
+            make_folders(fs, folder)
+            try:
+                checkpoint = CheckpointFile(fs, os.path.join(folder, LEADER_EPOCH_CHECKPOINT))
+                leader_epochs = LeaderEpochs(checkpoint, files.schedule, f"{topic}-{partition}")
+                producers = ProducerStates(fs, folder, clock, settings)
+                loaded = LogLoader(
+                    files, producers, leader_epochs, log_start_offset=log_start_offset, recovery_point=recovery_point, clean=clean
+                ).load()
+                log = cls(files, producers, leader_epochs, loaded, topic, partition, topic_id)
+            except BaseException:
+                files.segments.close_handlers()
+                raise
+        log.expire_producers_every(expiration_check_interval_ms)
+        return log
 
     def __enter__(self) -> Self:
         return self
@@ -150,6 +143,17 @@ class PartitionLog:
             self.close()
         else:
             self.close_handlers()
+
+    def expire_producers_every(self, interval_ms: int) -> None:
+        """Forget producers that were silent for too long, from time to time."""
+        schedule = self.files.schedule
+        self._expiration = schedule.submit(
+            "PeriodicProducerExpirationCheck",
+            lambda: self.producers.remove_expired_producers(self.clock.now_ms()),
+            interval_ms,
+            interval_ms,
+        )
+        schedule.submit("flush-metadata-file", self.topic_id_file.flush)
 
     # state
 
@@ -305,9 +309,10 @@ class PartitionLog:
     def roll(self, expected_next_offset: int = 0) -> LogSegment:
         """Begin a new segment, at the log end offset or behind it."""
         segment = self.local_log.roll(expected_next_offset)
-        self.producers.map_end_offset = segment.base_offset
-        snapshot = self.producers.take_snapshot(sync=False)
-        self.watermarks.follow_log_end()
+        with self.guard.doing("taking a snapshot of the producers"):
+            self.producers.map_end_offset = segment.base_offset
+            snapshot = self.producers.take_snapshot(sync=False)
+            self.watermarks.follow_log_end()
 
         def flush() -> None:
             if snapshot is not None:
@@ -390,7 +395,8 @@ class PartitionLog:
         """Write what the next start needs, and let the files go; `flush` before, for a clean shutdown."""
         self.topic_id_file.flush()
         self.local_log.check_open()
-        self._expiration.cancel()
+        if self._expiration is not None:
+            self._expiration.cancel()
         with self.guard.doing("taking a snapshot of the producers"):
             self.producers.take_snapshot()
         self.local_log.close()

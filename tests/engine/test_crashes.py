@@ -1,0 +1,48 @@
+"""The short form of crashes.py: fewer images of fewer cuts, each kind of sync left out, every step failing."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import pytest
+
+from kafkalog.log.engine.config import LogConfig
+
+from . import crashes
+
+# Of a snapshot, and of the mark of a clean shutdown, only the name counts: a damaged snapshot is made anew from the log.
+SYNCS = [
+    ("sync", ".log"),
+    ("sync", ".index"),
+    ("sync", ".timeindex"),
+    ("sync", ".txnindex"),
+    ("sync", "-checkpoint.tmp"),
+    ("sync_folder", "/data"),
+    ("sync_folder", "/data/t-0"),
+]
+
+
+@pytest.mark.parametrize("config", [crashes.CONFIG, crashes.PREALLOCATED], ids=["plain", "preallocated"])
+def test_after_a_power_cut_the_log_opens_and_holds_what_was_durable(config: LogConfig) -> None:
+    images, wrong = crashes.power_cuts(every_cut=5, every_image=5, config=config)
+    assert images > 200
+    assert wrong == []
+
+
+@pytest.mark.parametrize("sync", SYNCS, ids=lambda sync: " ".join(sync))
+def test_every_kind_of_sync_is_needed(sync: tuple[str, str]) -> None:
+    action, ending = sync
+    _, wrong = crashes.power_cuts(
+        every_image=5,
+        skipped=lambda done, path: done == action and (path == ending or os.path.basename(path).endswith(ending)),
+        first_only=True,
+    )
+    assert wrong
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
+def test_a_failing_step_is_told_and_what_was_durable_stays(number: int) -> None:
+    steps, wrong = crashes.failing_steps(number, every=3)
+    assert steps > 300
+    assert wrong == []
