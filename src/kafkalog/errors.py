@@ -425,6 +425,18 @@ class IndexOffsetOverflow(LogRefusal):
     kafka_name = "IndexOffsetOverflowException"
 
 
+class IndexOverflow(LogRefusal):
+    """An index whose file has no room for one more entry."""
+
+    kafka_name = "BufferOverflowException"
+
+
+class MissingEntry(LogRefusal):
+    """No entry where the log needs one."""
+
+    kafka_name = "NoSuchElementException"
+
+
 class CorruptIndex(LogRefusal):
     """An index file that cannot be what was written; it is made anew."""
 

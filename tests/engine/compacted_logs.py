@@ -25,7 +25,7 @@ NOW = 1_700_000_000_000
 DELETE_RETENTION_MS = 1000
 COMPACT = {
     "cleanup.policy": "compact",
-    "internal.segment.bytes": "100000",
+    "internal.segment.bytes": "2000",
     "min.cleanable.dirty.ratio": "0",
     "delete.retention.ms": str(DELETE_RETENTION_MS),
     "file.delete.delay.ms": "0",
@@ -54,10 +54,10 @@ class Disk(SimulatedFs):
 class Log:
     """A partition log on a simulated disk, its cleaner, and its producers."""
 
-    def __init__(self, directory: str = "/logs", fs: Fs | None = None, now_ms: int = NOW) -> None:
+    def __init__(self, directory: str = "/logs", fs: Fs | None = None, now_ms: int = NOW, segment_bytes: int = 2000) -> None:
         self.fs = fs or Disk()
         self.clock = ManualClock(now_ms)
-        config = LogConfig.of(COMPACT)
+        config = LogConfig.of(COMPACT | {"internal.segment.bytes": segment_bytes})
         folder = f"{directory}/t-0"
         self.log = PartitionLog.open(folder, config, fs=self.fs, clock=self.clock, clean=True, transaction_verification=False)
         self.log.update_high_watermark(self.log.log_end_offset)

@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from kafkalog import codecs
-from kafkalog.codecs.partial import BREAKS, ENDS, FAILS, decompressed_part
+from kafkalog.codecs.partial import BREAKS, CLOSED, ENDS, FAILS, decompressed_part
 from kafkalog.errors import CodecError
 
 TEXT = b"".join(b"line %d of some text\n" % number for number in range(20_000))
@@ -53,7 +53,7 @@ def test_a_snappy_block_of_absurd_size_breaks_the_reader(size: int) -> None:
 
 
 def test_raw_snappy_gives_all_or_nothing() -> None:
-    assert _part(codecs.SNAPPY, b"\x05\xff\xff") == (b"", FAILS)
+    assert _part(codecs.SNAPPY, b"\x05\xff\xff") == (b"", CLOSED)
 
 
 def test_lz4_gives_whole_blocks() -> None:
@@ -64,8 +64,12 @@ def test_lz4_gives_whole_blocks() -> None:
 
 
 @pytest.mark.parametrize("payload", [b"", b"\x04", b"\x04\x22\x4d\x18\x60", bytes(20)])
-def test_lz4_without_a_sound_header_gives_nothing(payload: bytes) -> None:
-    assert _part(codecs.LZ4, payload) == (b"", FAILS)
+def test_lz4_without_a_sound_header_is_not_even_opened(payload: bytes) -> None:
+    assert _part(codecs.LZ4, payload) == (b"", CLOSED)
+
+
+def test_gzip_without_a_sound_header_is_not_even_opened() -> None:
+    assert _part(codecs.GZIP, b"\x1f\x8c" + bytes(20)) == (b"", CLOSED)
 
 
 def test_zstd_that_is_cut_fails_but_behind_a_whole_frame_it_ends() -> None:

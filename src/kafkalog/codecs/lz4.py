@@ -79,17 +79,26 @@ def decompress(payload: Buffer, out: memoryview, magic: int) -> int:
     return written
 
 
-def block_stops(source: memoryview, magic: int) -> list[int]:
-    """Where each whole block of a frame ends, as far as sizes can be followed; none if the header is not sound."""
-    stops = []
+def has_sound_header(source: memoryview, magic: int) -> bool:
+    """Whether a frame begins here."""
     try:
-        position, block_size, flags = _read_descriptor(bytes(source[:_LONGEST_HEADER]), magic)
+        _read_descriptor(bytes(source[:_LONGEST_HEADER]), magic)
+    except (CodecError, IndexError):
+        return False
+    return True
+
+
+def block_stops(source: memoryview, magic: int) -> list[int]:
+    """Where each whole block of a frame with a sound header ends, as far as sizes can be followed."""
+    stops = []
+    position, block_size, flags = _read_descriptor(bytes(source[:_LONGEST_HEADER]), magic)
+    try:
         while size := _read_size(source, position)[0] & _SIZE:
             position += 4 + size + (4 if flags & _BLOCK_CHECKSUM else 0)
             if position > len(source) or size > block_size:
                 break
             stops.append(position)
-    except (CodecError, IndexError, struct.error):
+    except struct.error:
         pass
     return stops
 

@@ -19,9 +19,9 @@ from . import GZIP, LZ4, SNAPPY, gzip, lz4, snappy, zstd
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-# How a stream goes on behind what it hands out. ENDS: a zstd frame that is cut behind a whole one is taken for the end. BREAKS: a
-# snappy block of an absurd size is met with an Error, not an exception, which nobody catches.
-FAILS, ENDS, BREAKS = "fails", "ends", "breaks"
+# How a stream goes on behind what it hands out. CLOSED: it fails before it can be read from. ENDS: a zstd frame that is cut
+# behind a whole one is taken for the end. BREAKS: a snappy block of absurd size is met with an Error, which nobody catches.
+CLOSED, FAILS, ENDS, BREAKS = "closed", "fails", "ends", "breaks"
 
 # Sizes of Kafka's calls: compressed bytes that go into Java's inflater, and bytes that are asked of each stream at a time.
 _INFLATER_INPUT = 8 << 10
@@ -41,11 +41,11 @@ def decompressed_part(codec: int, payload: Buffer, *, magic: int = 2) -> Part:
     """What Kafka's stream hands out of a payload that `decompress` has refused."""
     source = memoryview(payload).cast("B")
     if codec == GZIP:
-        return Part(_part_of_gzip(source))
+        return Part(_part_of_gzip(source)) if gzip.header_end(source, 0) >= 0 else Part(b"", CLOSED)
     if codec == SNAPPY:
-        return _part_of_snappy(source)
+        return _part_of_snappy(source) if snappy.is_framed(source) else Part(b"", CLOSED)
     if codec == LZ4:
-        return Part(_part_of_lz4(source, magic))
+        return Part(_part_of_lz4(source, magic)) if lz4.has_sound_header(source, magic) else Part(b"", CLOSED)
     return _part_of_zstd(source)
 
 
@@ -84,7 +84,7 @@ def _part_of_snappy(source: memoryview) -> Part:
     part = bytearray()
     position = len(snappy.HEADER)
     failure = FAILS
-    while source[: len(snappy.MAGIC)] == snappy.MAGIC and position + 4 <= len(source):
+    while position + 4 <= len(source):
         if source[position : position + 4] == snappy.MAGIC[:4]:
             position += len(snappy.HEADER)
             continue

@@ -35,7 +35,7 @@ _NEXT_HEADER = _int32.unpack(MAGIC[:4])[0]
 def decompress(payload: Buffer, out: memoryview, magic: int) -> int:
     """The number of bytes written to `out`."""
     source = memoryview(payload).cast("B")
-    if len(source) < len(HEADER) or source[: len(MAGIC)] != MAGIC:
+    if not is_framed(source):
         return _decompress_block(source, out)
     read_length = _int32.unpack_from
     written = 0
@@ -54,6 +54,11 @@ def decompress(payload: Buffer, out: memoryview, magic: int) -> int:
         written += _decompress_block(source[position:stop], out[written:])
         position = stop
     return written
+
+
+def is_framed(source: memoryview) -> bool:
+    """Whether blocks follow behind a header; else the payload is one raw block."""
+    return len(source) >= len(HEADER) and source[: len(MAGIC)] == MAGIC
 
 
 def _skip_header(source: memoryview, position: int) -> int:

@@ -55,9 +55,22 @@ RECORD_FIELDS = 11
 NOW, NEW_HORIZON, ROOM, START_OFFSET, MAX_SIZE = range(5)
 RULE_FIELDS = 5
 
-# Rows of the totals. WRITTEN: bytes in the output. RAW: bytes of records that wait to be compressed.
-MESSAGES_READ, BYTES_READ, MESSAGES_RETAINED, MAX_OFFSET, INVALID, WRITTEN, RAW, KEPT, FIRST_TIME, LAST_TIME = range(10)
-TOTAL_FIELDS = 10
+# Rows of the totals. WRITTEN: bytes in the output. The others from RAW on are of the batch at hand: bytes of its records before
+# compression, records that stay, their times, records without a key.
+(
+    MESSAGES_READ,
+    BYTES_READ,
+    MESSAGES_RETAINED,
+    MAX_OFFSET,
+    INVALID,
+    WRITTEN,
+    RAW,
+    KEPT,
+    FIRST_TIME,
+    LAST_TIME,
+    INVALID_HERE,
+) = range(11)
+TOTAL_FIELDS = 11
 
 NOT_READY = -1
 NO_TIMESTAMP = np.int64(-1)
@@ -82,7 +95,7 @@ class Buffers(NamedTuple):
     place: Ints
 
 
-@kernel
+@inline
 def _parse(data: Bytes, start: Int, stop: Int, fields: Ints, entry: Int, records: Ints) -> Int:
     """Fill the record table with the records in data[start:stop]; a status."""
     count = fields[COUNT, entry]
@@ -124,7 +137,7 @@ def _parse(data: Bytes, start: Int, stop: Int, fields: Ints, entry: Int, records
 
 @inline
 def _locate(
-    data: Bytes, fields: Ints, entry: Int, position: Int, ready: Int, buffers: Buffers, tools: Ints
+    data: Bytes, fields: Ints, entry: Int, position: Int, ready: Int, arena: Bytes, place: Ints, tools: Ints
 ) -> tuple[Int, Int, Int]:
     """(status, start, stop) of the records: in the window, or of a compressed batch in the arena."""
     start = fields[POSITION, entry] - position
@@ -134,28 +147,14 @@ def _locate(
         return ALL, start, stop
     if ready != NOT_READY:
         return ALL, np.int64(0), ready
-    place = buffers.place
     place[ENTRY, 0], place[START, 0], place[STOP, 0] = entry, start, stop
-    written = decompress(data, buffers.arena, fields, place, 0, tools)
+    written = decompress(data, arena, fields, place, 0, tools)
     if written < 0:
         return DECOMPRESS, np.int64(0), np.int64(0)
     return ALL, np.int64(0), written
 
 
-@kernel
-def _read(data: Bytes, fields: Ints, entry: Int, position: Int, ready: Int, buffers: Buffers, tools: Ints) -> tuple[Int, Any]:
-    """(status, whether the records are in the arena) with the record table filled."""
-    compressed = fields[ATTRIBUTES, entry] & batch.CODEC_MASK != 0
-    status, start, stop = _locate(data, fields, entry, position, ready, buffers, tools)
-    if status == ALL:
-        if compressed:
-            status = _parse(buffers.payload, start, stop, fields, entry, buffers.records)
-        else:
-            status = _parse(data, start, stop, fields, entry, buffers.records)
-    return status, compressed
-
-
-@kernel
+@inline
 def _map_records(
     data: Bytes, count: Int, rules: Ints, records: Ints, hashes: Words, table: Words, counts: Ints, secret: Words, totals: Ints
 ) -> Int:
@@ -195,6 +194,7 @@ def map_batches(
 
     `ready` bytes of the first entry's payload are in the arena, unless it is NOT_READY.
     """
+    arena, payload, records, hashes, _, _, place = buffers
     for entry in range(first, decisions.shape[0]):
         decision = decisions[entry]
         if decision == BY_PLAIN_PATH:
@@ -204,20 +204,21 @@ def map_batches(
         elif decision == COUNT_RECORDS:
             totals[MESSAGES_READ] += fields[COUNT, entry]
         elif fields[COUNT, entry] != 0:
-            status, compressed = _read(data, fields, entry, position, ready, buffers, tools)
+            status, start, stop = _locate(data, fields, entry, position, ready, arena, place, tools)
+            source = payload if fields[ATTRIBUTES, entry] & batch.CODEC_MASK else data
+            if status == ALL:
+                status = _parse(source, start, stop, fields, entry, records)
+            if status == ALL:
+                status = _map_records(source, fields[COUNT, entry], rules, records, hashes, table, counts, secret, totals)
             if status != ALL:
                 return status, entry
-            source = buffers.payload if compressed else data
-            count = fields[COUNT, entry]
-            if _map_records(source, count, rules, buffers.records, buffers.hashes, table, counts, secret, totals) == FULL:
-                return FULL, entry
             ready = np.int64(NOT_READY)
         if fields[LAST_OFFSET, entry] >= rules[START_OFFSET]:
             counts[LATEST_OFFSET] = fields[LAST_OFFSET, entry]
     return ALL, np.int64(decisions.shape[0])
 
 
-@kernel
+@inline
 def _select(
     data: Bytes, count: Int, keeps_deletes: Any, records: Ints, hashes: Words, table: Words, latest: Int, secret: Words
 ) -> tuple[Int, Int]:
@@ -330,6 +331,13 @@ def _write(data: Bytes, count: Int, base_offset: Int, base_timestamp: Int, recor
     return np.int64(at)
 
 
+@inline
+def _lz4_room(size: Int) -> Int:
+    """Bytes that `_compress_lz4` may touch for so many."""
+    blocks = size // LZ4_BLOCK + 2
+    return size + blocks * (LZ4_SIZE_FIELD + LZ4_BOUND - LZ4_BLOCK) + LZ4_BOUND
+
+
 @kernel
 def _compress_lz4(function: Int, raw: Bytes, size: Int, target: Bytes, start: Int) -> Int:
     """Write raw[:size] to target[start:] as Kafka's writer frames it; the position after it. There must be room for LZ4_BOUND."""
@@ -395,12 +403,6 @@ def _write_header(
 
 
 @inline
-def _delete_horizon(fields: Ints, entry: Int) -> Int:
-    """The delete horizon of a batch, -1 if it has none."""
-    return fields[BASE_TIMESTAMP, entry] if fields[ATTRIBUTES, entry] & batch.DELETE_HORIZON else NO_TIMESTAMP
-
-
-@inline
 def _is_sound(fields: Ints, entry: Int) -> Any:
     """Whether a writer takes what the header says of the producer."""
     attributes, producer_id = fields[ATTRIBUTES, entry], fields[PRODUCER_ID, entry]
@@ -429,7 +431,9 @@ def _last_kept_offset(count: Int, records: Ints) -> Int:
 
 
 @kernel
-def finish_batch(fields: Ints, entry: Int, horizon: Int, crc: Int, payload_size: Int, buffers: Buffers, totals: Ints) -> None:
+def finish_batch(
+    fields: Ints, entry: Int, horizon: Int, crc: Int, payload_size: Int, records: Ints, output: Bytes, totals: Ints
+) -> None:
     """Put the header before `payload_size` bytes of a rewritten batch's records in the output, and count it."""
     attributes = fields[ATTRIBUTES, entry]
     start = totals[WRITTEN]
@@ -440,16 +444,25 @@ def finish_batch(fields: Ints, entry: Int, horizon: Int, crc: Int, payload_size:
         kept_attributes |= batch.DELETE_HORIZON
         base_timestamp = horizon
     max_timestamp = fields[MAX_TIMESTAMP, entry] if attributes & batch.LOG_APPEND_TIME else totals[LAST_TIME]
-    _write_header(fields, entry, kept_attributes, base_timestamp, max_timestamp, totals[KEPT], crc, buffers.output, start, stop)
-    _note_kept(totals, totals[KEPT], _last_kept_offset(fields[COUNT, entry], buffers.records), stop)
+    _write_header(fields, entry, kept_attributes, base_timestamp, max_timestamp, totals[KEPT], crc, output, start, stop)
+    _note_kept(totals, totals[KEPT], _last_kept_offset(fields[COUNT, entry], records), stop)
 
 
 @kernel
 def _rewrite(
-    data: Bytes, fields: Ints, entry: Int, horizon: Int, buffers: Buffers, tools: Ints, lz4_compress: Int, totals: Ints
+    data: Bytes,
+    fields: Ints,
+    entry: Int,
+    horizon: Int,
+    records: Ints,
+    raw: Bytes,
+    output: Bytes,
+    tools: Ints,
+    lz4_compress: Int,
+    totals: Ints,
 ) -> Int:
     """Write the kept records of the batch as a new one; a status. With COMPRESS they are in `raw`, RAW bytes of them."""
-    count, records = fields[COUNT, entry], buffers.records
+    count = fields[COUNT, entry]
     if not _is_sound(fields, entry) or not _measure(count, records, totals):
         return LEFT
     base_offset = fields[BASE_OFFSET, entry]
@@ -457,69 +470,87 @@ def _rewrite(
     codec = fields[ATTRIBUTES, entry] & batch.CODEC_MASK
     start = totals[WRITTEN] + batch.HEADER_SIZE
     if codec == 0:
-        if start + totals[RAW] > buffers.output.shape[0]:
+        if start + totals[RAW] > output.shape[0]:
             return NO_ROOM
-        stop = _write(data, count, base_offset, base_timestamp, records, buffers.output, start)
+        stop = _write(data, count, base_offset, base_timestamp, records, output, start)
     else:
-        if totals[RAW] > buffers.raw.shape[0]:
+        if totals[RAW] > raw.shape[0]:
             return NO_ROOM
-        stop = _write(data, count, base_offset, base_timestamp, records, buffers.raw, 0)
+        stop = _write(data, count, base_offset, base_timestamp, records, raw, np.int64(0))
     if stop < 0:
         return LEFT
     if codec == LZ4 and lz4_compress:
-        totals[RAW] = stop
-        if (
-            start + stop + (stop // LZ4_BLOCK + 2) * (LZ4_SIZE_FIELD + LZ4_BOUND - LZ4_BLOCK) + LZ4_BOUND
-            > buffers.output.shape[0]
-        ):
+        if start + _lz4_room(stop) > output.shape[0]:
             return NO_ROOM
-        stop = _compress_lz4(lz4_compress, buffers.raw, stop, buffers.output, start)
+        stop = _compress_lz4(lz4_compress, raw, stop, output, start)
     elif codec:
         totals[RAW] = stop
         return COMPRESS
-    finish_batch(fields, entry, horizon, tools[CRC32C_FUNCTION], stop - start, buffers, totals)
+    finish_batch(fields, entry, horizon, tools[CRC32C_FUNCTION], stop - start, records, output, totals)
     return ALL
 
 
 @inline
-def _copy(data: Bytes, fields: Ints, entry: Int, position: Int, kept: Int, buffers: Buffers, totals: Ints) -> Int:
+def _copy(data: Bytes, fields: Ints, entry: Int, position: Int, kept: Int, output: Bytes, totals: Ints) -> Int:
     """Copy the batch as it is; a status."""
     size, written = fields[ENTRY_SIZE, entry], totals[WRITTEN]
-    if written + size > buffers.output.shape[0]:
+    if written + size > output.shape[0]:
         return NO_ROOM
-    copy_bytes(data, fields[POSITION, entry] - position, buffers.output, written, size)
+    copy_bytes(data, fields[POSITION, entry] - position, output, written, size)
     _note_kept(totals, kept, fields[LAST_OFFSET, entry], written + size)
     return ALL
 
 
-@inline
-def _empty(fields: Ints, entry: Int, buffers: Buffers, tools: Ints, totals: Ints) -> Int:
+@kernel
+def _empty(fields: Ints, entry: Int, output: Bytes, tools: Ints, totals: Ints) -> Int:
     """Write the header alone; a status."""
     start = totals[WRITTEN]
     stop = start + batch.HEADER_SIZE
-    if stop > buffers.output.shape[0]:
+    if stop > output.shape[0]:
         return NO_ROOM
     attributes = fields[ATTRIBUTES, entry] & KEPT_ATTRIBUTES
     crc, newest = tools[CRC32C_FUNCTION], fields[MAX_TIMESTAMP, entry]
-    _write_header(fields, entry, attributes, NO_TIMESTAMP, newest, np.int64(0), crc, buffers.output, start, stop)
+    _write_header(fields, entry, attributes, NO_TIMESTAMP, newest, np.int64(0), crc, output, start, stop)
     _note_kept(totals, np.int64(0), fields[LAST_OFFSET, entry], stop)
     return ALL
 
 
 @inline
 def _choose(
-    data: Bytes, fields: Ints, entry: Int, decision: Int, rules: Ints, table: Words, latest: Int, secret: Words, buffers: Buffers
-) -> tuple[Int, Int]:
-    """(records that stay, records without a key) of a batch that was read."""
-    count, records = fields[COUNT, entry], buffers.records
+    data: Bytes,
+    fields: Ints,
+    entry: Int,
+    decision: Int,
+    now: Int,
+    records: Ints,
+    hashes: Words,
+    table: Words,
+    latest: Int,
+    secret: Words,
+    totals: Ints,
+) -> Int:
+    """How many records stay of a batch that was parsed; INVALID_HERE is set to those without a key."""
+    count = fields[COUNT, entry]
+    totals[INVALID_HERE] = 0
     if decision & DISCARD_RECORDS:
         _keep_all(count, records, 0)
-        return np.int64(0), np.int64(0)
+        return np.int64(0)
     if fields[ATTRIBUTES, entry] & batch.CONTROL:
         _keep_all(count, records, 1)
-        return count, np.int64(0)
-    keeps_deletes = not fields[ATTRIBUTES, entry] & batch.DELETE_HORIZON or rules[NOW] < fields[BASE_TIMESTAMP, entry]
-    return _select(data, count, keeps_deletes, records, buffers.hashes, table, latest, secret)
+        return count
+    keeps_deletes = not fields[ATTRIBUTES, entry] & batch.DELETE_HORIZON or now < fields[BASE_TIMESTAMP, entry]
+    kept, totals[INVALID_HERE] = _select(data, count, keeps_deletes, records, hashes, table, latest, secret)
+    return kept
+
+
+@inline
+def _horizon(fields: Ints, entry: Int, decision: Int, new_horizon: Int, records: Ints) -> tuple[Any, Int]:
+    """(whether the batch gets a delete horizon now, the one that it then has or -1)."""
+    if fields[ATTRIBUTES, entry] & batch.DELETE_HORIZON:
+        return False, fields[BASE_TIMESTAMP, entry]
+    if decision & ENDS_NOTHING or _has_kept_delete(fields[COUNT, entry], records):
+        return True, new_horizon
+    return False, NO_TIMESTAMP
 
 
 @wrapping
@@ -542,44 +573,43 @@ def filter_batches(
 ) -> tuple[Int, Int, Int]:
     """(status, entry where it stopped, delete horizon of that entry if it is to be compressed) for the entries from `first` on.
 
-    As `map_batches`. With FULL that entry was the last that belongs to the output, and is done; else it has left no trace.
+    As `map_batches`. With FULL or COMPRESS that entry counts as read; else it has left no trace.
     """
-    latest = counts[LATEST_OFFSET]
+    arena, payload, records, hashes, raw, output, place = buffers
+    latest, now, new_horizon, room = counts[LATEST_OFFSET], rules[NOW], rules[NEW_HORIZON], rules[ROOM]
     for entry in range(first, decisions.shape[0]):
         decision = decisions[entry]
         if decision & BY_PLAIN_PATH:
             return LEFT, entry, NO_TIMESTAMP
-        kept, invalid, read = np.int64(0), np.int64(0), np.int64(0)
-        status = ALL
-        horizon = NO_TIMESTAMP
+        status, horizon = ALL, NO_TIMESTAMP
         if decision != DELETE:
-            if fields[COUNT, entry] != 0:
-                status, compressed = _read(data, fields, entry, position, ready, buffers, tools)
+            count, kept = fields[COUNT, entry], np.int64(0)
+            totals[INVALID_HERE] = 0
+            if count != 0:
+                status, start, stop = _locate(data, fields, entry, position, ready, arena, place, tools)
+                source = payload if fields[ATTRIBUTES, entry] & batch.CODEC_MASK else data
+                if status == ALL:
+                    status = _parse(source, start, stop, fields, entry, records)
                 if status != ALL:
                     return status, entry, NO_TIMESTAMP
-                source = buffers.payload if compressed else data
-                read = fields[COUNT, entry]
-                kept, invalid = _choose(source, fields, entry, decision, rules, table, latest, secret, buffers)
-            if kept:
-                needs_horizon = not fields[ATTRIBUTES, entry] & batch.DELETE_HORIZON and (
-                    decision & ENDS_NOTHING or _has_kept_delete(read, buffers.records)
-                )
-                if kept == read and not needs_horizon:
-                    status = _copy(data, fields, entry, position, kept, buffers, totals)
-                else:
-                    totals[KEPT] = kept
-                    horizon = rules[NEW_HORIZON] if needs_horizon else _delete_horizon(fields, entry)
-                    status = _rewrite(source, fields, entry, horizon, buffers, tools, lz4_compress, totals)
-            elif decision & RETAIN_EMPTY:
-                status = _empty(fields, entry, buffers, tools, totals)
-        if status != ALL and status != COMPRESS:
-            return status, entry, horizon
-        ready = np.int64(NOT_READY)
-        totals[MESSAGES_READ] += read
+                kept = _choose(source, fields, entry, decision, now, records, hashes, table, latest, secret, totals)
+                if kept:
+                    is_new, horizon = _horizon(fields, entry, decision, new_horizon, records)
+                    if kept == count and not is_new:
+                        status = _copy(data, fields, entry, position, kept, output, totals)
+                    else:
+                        totals[KEPT] = kept
+                        status = _rewrite(source, fields, entry, horizon, records, raw, output, tools, lz4_compress, totals)
+            if not kept and decision & RETAIN_EMPTY:
+                status = _empty(fields, entry, output, tools, totals)
+            if status != ALL and status != COMPRESS:
+                return status, entry, NO_TIMESTAMP
+            ready = np.int64(NOT_READY)
+            totals[MESSAGES_READ] += count
+            totals[INVALID] += totals[INVALID_HERE]
         totals[BYTES_READ] += fields[ENTRY_SIZE, entry]
-        totals[INVALID] += invalid
         if status == COMPRESS:
             return status, entry, horizon
-        if totals[WRITTEN] > rules[ROOM]:
+        if totals[WRITTEN] > room:
             return FULL, entry, NO_TIMESTAMP
     return ALL, np.int64(decisions.shape[0]), NO_TIMESTAMP

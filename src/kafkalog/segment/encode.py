@@ -47,6 +47,13 @@ class Run(NamedTuple):
     data: memoryview
     fields: Ints
 
+    def part(self, first: int, last: int) -> Run:
+        """The batches from number `first` to before `last`."""
+        fields = self.fields[:, first:last].copy()
+        start = int(fields[POSITION, 0])
+        fields[POSITION] -= start
+        return Run(self.data[start : start + int(fields[POSITION, -1] + fields[SIZE, -1])], fields)
+
     def batches(self) -> Iterator[memoryview]:
         for start, size in self.fields[[POSITION, SIZE]].T.tolist():
             yield self.data[start : start + size]

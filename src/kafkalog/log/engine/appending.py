@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MAX_OFFSET_DELTA: Final = (1 << 31) - 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AppendResult:
     """Where a set went; of a duplicate, where it went the first time, with its timestamp as append time.
 
@@ -45,7 +45,7 @@ class AppendResult:
     records_converted: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AppendRequest:
     """Who appends, and with what rights."""
 
@@ -138,7 +138,7 @@ def _append_valid(log: PartitionLog, records: Buffer, info: AppendInfo, request:
         info.log_append_time = analysis.duplicate.timestamp
         info.log_start_offset = log.log_start_offset
         return _result(info)
-    log.local_log.append(info.last_offset, records)
+    log.local_log.append(info.last_offset, records, entries)
     log.watermarks.follow_log_end()
     note_producers(log, segment, analysis, info.last_offset)
     if log.local_log.unflushed_messages >= log.config.flush_messages:

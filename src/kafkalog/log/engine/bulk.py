@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkalog import codecs
-from kafkalog.errors import InvalidRecord, InvalidTimestamp, RecordTooLarge, UsageError
+from kafkalog.errors import InvalidRecord, InvalidTimestamp, RecordBatchTooLarge, RecordTooLarge, UsageError
+from kafkalog.format.batch import TRANSACTIONAL
 from kafkalog.kernels import scan
 from kafkalog.kernels.bytes import Ints
 from kafkalog.segment.encode import Run, encode_messages, encode_runs
@@ -25,7 +26,7 @@ from .entries import iter_entries
 from .indexes import MAX_RELATIVE_OFFSET
 from .log_segment import MAX_TIMESTAMP
 from .offsets import NO_TIMESTAMP, AppendOrigin, OffsetMetadata
-from .producer_checks import ProducerAnalysis, analyze_producers
+from .producer_checks import ProducerAnalysis, analyze_producers, has_ongoing_transaction
 from .producer_state import TRANSACTION_VERSION_UNKNOWN, VerificationGuard
 from .validation import target_compression
 
@@ -57,6 +58,7 @@ def append_table(
     producer: Producer,
 ) -> AppendResult:
     """Append the rows of `table`."""
+    log.topic_id_file.flush()
     now_ms = log.clock.now_ms()
     _check_rows(table, log.config, now_ms)
     target = codecs.codec_id(codec)
@@ -131,7 +133,7 @@ def _append_batches(log: PartitionLog, runs: Iterator[Run], request: AppendReque
     for run in runs:
         start = 0
         while start < run.fields.shape[1]:
-            stop = start + _begin_piece(log, run.fields[:, start:])
+            stop = start + _begin_piece(log, run.fields[:, start:], request.leader_epoch)
             piece = run.part(start, stop)
             appended = _append_piece(log, piece, request)
             if appended is not None:
@@ -141,28 +143,39 @@ def _append_batches(log: PartitionLog, runs: Iterator[Run], request: AppendReque
             start = stop
 
 
-def _begin_piece(log: PartitionLog, fields: Ints) -> int:
+def _begin_piece(log: PartitionLog, fields: Ints, leader_epoch: int) -> int:
     """How many of these batches go into the active segment together, at least one; it is rolled first if it has to be."""
+    config = log.config
     sizes, timestamps = fields[scan.SIZE], fields[scan.MAX_TIMESTAMP]
-    size, timestamp, last_offset = int(sizes[0]), int(timestamps[0]), int(fields[scan.LAST_OFFSET, 0])
-    if size > log.config.max_message_bytes:
-        raise RecordTooLarge(f"a batch of {size} bytes; max.message.bytes is {log.config.max_message_bytes}")
+    first_offset, last_offset = int(fields[scan.BASE_OFFSET, 0]), int(fields[scan.LAST_OFFSET, 0])
+    size, timestamp = int(sizes[0]), int(timestamps[0])
+    if size > config.max_message_bytes:
+        raise RecordTooLarge(f"{log.folder}: a batch of {size} bytes; max.message.bytes is {config.max_message_bytes}")
+    log.leader_epochs.assign(leader_epoch, first_offset)
+    if size > config.segment_bytes:
+        raise RecordBatchTooLarge(f"{log.folder}: {size} bytes do not fit into a segment of {config.segment_bytes}")
     active = log.active_segment
-    if active.should_roll(log.config, size, timestamp, last_offset):
-        active = log.roll(int(fields[scan.BASE_OFFSET, 0]))
+    if active.should_roll(config, size, timestamp, last_offset):
+        active = log.roll(first_offset)
     slots = min(index.capacity - index.entry_count for index in (active.offset_index, active.time_index))
-    oldest = active.first_batch_timestamp if active.size else timestamp
     fits = (
-        (np.cumsum(sizes) <= log.config.segment_bytes - active.size)
-        & (sizes <= log.config.max_message_bytes)
-        & (timestamps - oldest <= log.config.max_segment_ms - active.roll_jitter_ms)
+        (np.cumsum(sizes) <= config.segment_bytes - active.size)
+        & (sizes <= config.max_message_bytes)
         & (fields[scan.LAST_OFFSET] - active.base_offset <= MAX_RELATIVE_OFFSET)
     )
-    fits[max(1, slots - 1) :] = False
+    oldest = active.first_batch_timestamp if active.size else timestamp
+    if 0 <= oldest < MAX_TIMESTAMP:  # else the segment goes by the clock, and all of this is one moment
+        fits &= timestamps - oldest <= config.max_segment_ms - active.roll_jitter_ms
+    fits[1 if _begins_transaction(log, fields) else max(1, slots - 1) :] = False
     fits[0] = True
-    if oldest < 0 or oldest == MAX_TIMESTAMP:  # the segment goes by the clock, of which nothing is known in advance
-        return 1
     return len(fits) if fits.all() else int(np.argmin(fits))
+
+
+def _begins_transaction(log: PartitionLog, fields: Ints) -> bool:
+    """Whether the first batch opens a transaction, which only one that comes alone can."""
+    producer_id, producer_epoch = int(fields[scan.PRODUCER_ID, 0]), int(fields[scan.PRODUCER_EPOCH, 0])
+    is_transactional = bool(fields[scan.ATTRIBUTES, 0] & TRANSACTIONAL)
+    return is_transactional and not has_ongoing_transaction(log.producers, producer_id, producer_epoch)
 
 
 def _append_piece(log: PartitionLog, piece: Run, request: AppendRequest) -> AppendResult | None:
@@ -174,7 +187,6 @@ def _append_piece(log: PartitionLog, piece: Run, request: AppendRequest) -> Appe
     first_offset, last_offset = int(fields[scan.BASE_OFFSET, 0]), int(fields[scan.LAST_OFFSET, -1])
     with log.guard.doing("appending"):
         log.local_log.check_open()
-        log.leader_epochs.assign(request.leader_epoch, first_offset)
         segment = log.active_segment
         analysis = ProducerAnalysis()
         if fields[scan.PRODUCER_ID, 0] >= 0:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final, Self
 
 from kafkalog.errors import UsageError
@@ -63,19 +64,19 @@ class LogConfig:
             changed["segment_bytes"] = _parsed("internal.segment.bytes", str(settings["internal.segment.bytes"]))
         return replace(self, **changed)
 
-    @property
+    @cached_property
     def compact(self) -> bool:
         return "compact" in self.cleanup_policy
 
-    @property
+    @cached_property
     def delete(self) -> bool:
         return "delete" in self.cleanup_policy
 
-    @property
+    @cached_property
     def log_append_time(self) -> bool:
         return self.message_timestamp_type == "LogAppendTime"
 
-    @property
+    @cached_property
     def magic(self) -> int:
         """The format in which a leader writes."""
         version = tuple(int(part) for part in self.message_format_version.split("-")[0].split(".")[:3])
@@ -83,7 +84,7 @@ class LogConfig:
             return 0
         return 1 if version < (0, 11) else 2
 
-    @property
+    @cached_property
     def max_segment_ms(self) -> int:
         """How long a segment is filled: compaction within a lag needs it closed by then."""
         if self.compact and self.max_compaction_lag_ms > 0:

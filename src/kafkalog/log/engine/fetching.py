@@ -89,7 +89,7 @@ def _find_max_timestamp(log: PartitionLog) -> TimestampAndOffset | None:
     greatest, offset = segment.max_timestamp_and_offset
     for entry in segment.log.iter_entries(segment.offset_index.lookup(offset).position):
         if entry.max_timestamp == greatest:
-            for record in entry if greatest != NO_TIMESTAMP else ():
+            for record in entry if entry.magic else ():  # v0 has no timestamps at all
                 if record.timestamp == greatest:
                     return TimestampAndOffset(greatest, record.offset, max(-1, entry.partition_leader_epoch))
             return None

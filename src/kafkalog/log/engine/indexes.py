@@ -16,10 +16,12 @@ from typing import ClassVar, Final, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkalog.errors import CorruptIndex, IndexOffsetOverflow, InvalidArgument, InvalidOffset, InvalidState
+from kafkalog.errors import CorruptIndex, IndexOffsetOverflow, IndexOverflow, InvalidArgument, InvalidOffset, InvalidState
 from kafkalog.storage.fs import Fs, OpenFile
 
 from .offsets import NO_TIMESTAMP, OffsetPosition, TimestampOffset
+
+_TIMESTAMP = struct.Struct(">q")
 
 MAX_RELATIVE_OFFSET: Final = (1 << 31) - 1
 Column = NDArray[np.int64]
@@ -150,7 +152,7 @@ class SegmentIndex(ABC):
 
     def _write(self, first: int, second: int) -> None:
         if self.entry_count >= self.max_entries:
-            raise InvalidArgument(f"{self.path}: there is no room for entry {self.entry_count}")
+            raise IndexOverflow(f"{self.path}: there is no room for entry {self.entry_count}")
         self.file.write(self.size_bytes, self.LAYOUT.pack(first, second))
         self._is_dirty = True
         self.entry_count += 1
@@ -307,6 +309,9 @@ class TimeIndex(SegmentIndex):
         if self.entry_count and timestamp < self.last_entry.timestamp:
             raise InvalidState(f"{self.path}: timestamp {timestamp} cannot follow {self.last_entry.timestamp}")
         if timestamp > self.last_entry.timestamp:
+            if not self.can_append_offset(offset) and self.entry_count < self.max_entries:
+                # Kafka has the timestamp in its file before it looks at the offset; the bytes stay, behind the entries.
+                self.file.write(self.size_bytes, _TIMESTAMP.pack(timestamp))
             self._write(timestamp, self.relative_offset(offset))
             self.last_entry = TimestampOffset(timestamp, offset)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,6 +11,7 @@ from kafkalog.errors import LogRefusal, LogStorageFailure, OffsetOutOfRange
 from kafkalog.format.names import segment_file_name
 from kafkalog.storage.fs import Buffer
 
+from .entries import Entry
 from .log_segment import LogSegment, Slice
 from .offsets import OffsetMetadata
 from .segment_files import DELETED, SegmentFiles
@@ -79,8 +81,9 @@ class LocalLog:
 
     # appending
 
-    def append(self, last_offset: int, data: Buffer) -> None:
-        self.segments.active.append(last_offset, data)
+    def append(self, last_offset: int, data: Buffer, entries: Sequence[Entry] | None = None) -> None:
+        """Append a set; `entries` are those in it, if somebody has them already."""
+        self.segments.active.append(last_offset, data, entries)
         self.update_log_end_offset(last_offset + 1)
 
     def roll(self, expected_next_offset: int = 0) -> LogSegment:

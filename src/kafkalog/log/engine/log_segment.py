@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Self
@@ -175,15 +176,15 @@ class LogSegment:
             or not offset_index.can_append_offset(last_offset)
         )
 
-    def append(self, last_offset: int, data: Buffer) -> None:
-        """Add whole entries, the last of which ends with `last_offset`."""
+    def append(self, last_offset: int, data: Buffer, entries: Sequence[Entry] | None = None) -> None:
+        """Add whole entries, the last of which ends with `last_offset`; `entries`, if somebody has them already."""
         if not data:
             return
         position = self.log.size
         self.ensure_offset_in_range(last_offset)
         self.log.append(data)
         if len(data) < BULK_BYTES or not self._index_set(data, position):
-            self._index_entries(data, position)
+            self._index_entries(iter_entries(data) if entries is None else entries, position)
 
     def _index_set(self, data: Buffer, position: int) -> bool:
         """Index what was written at `position`; False if something in it is odd, and nothing was done."""
@@ -196,8 +197,8 @@ class LogSegment:
         self._bytes_since_index_entry = self.log.size - indexed_position
         return True
 
-    def _index_entries(self, data: Buffer, position: int) -> None:
-        for entry in iter_entries(data):
+    def _index_entries(self, entries: Iterable[Entry], position: int) -> None:
+        for entry in entries:
             self.note_timestamp(entry)
             if self._bytes_since_index_entry > self.index_interval_bytes:
                 self.index_entry(entry, position)

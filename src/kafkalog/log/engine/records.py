@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from kafkalog import codecs
-from kafkalog.codecs.partial import BREAKS, ENDS, decompressed_part
+from kafkalog.codecs.partial import BREAKS, CLOSED, ENDS, decompressed_part
 from kafkalog.errors import (
     BrokenSnappy,
     CodecError,
@@ -71,6 +71,7 @@ class Content(NamedTuple):
 
     data: bytes
     fault: LogRefusal | None = None
+    opens: bool = True
 
     def end(self, refusal: LogRefusal) -> LogRefusal:
         """What a reader meets who needs more: the fault, or else `refusal`."""
@@ -86,7 +87,8 @@ def decompressed(codec: int, payload: memoryview, magic: int) -> Content:
     except CodecError as error:
         part = decompressed_part(codec, payload, magic=magic)
         kind = BrokenSnappy if part.failure == BREAKS else LogRefusal
-        return Content(part.data, None if part.failure == ENDS else kind(f"records cannot be decompressed: {error}"))
+        fault = None if part.failure == ENDS else kind(f"records cannot be decompressed: {error}")
+        return Content(part.data, fault, part.failure != CLOSED)
 
 
 def iter_batch_records(entry: Batch) -> Iterator[Record]:
@@ -104,10 +106,13 @@ def iter_glances(entry: Batch) -> Iterator[Glance]:
 
 
 def _walk(entry: Batch, read: Callable[[Batch, bytes, int], tuple[Found, int]]) -> Iterator[Found]:
-    count = _checked_count(entry)
+    count = entry.records_count
     if count == 0:
         return
     content = decompressed(entry.codec, entry.payload, 2) if entry.is_compressed else Content(bytes(entry.payload))
+    if count < 0:
+        refusal = InvalidRecord(f"the batch at byte {entry.position} claims to have {count} records")
+        raise refusal if content.opens else content.end(refusal)
     position = 0
     for number in range(count):
         try:
@@ -125,12 +130,6 @@ def _walk(entry: Batch, read: Callable[[Batch, bytes, int], tuple[Found, int]]) 
             if content.fault:
                 raise content.fault
         yield found
-
-
-def _checked_count(entry: Batch) -> int:
-    if entry.records_count < 0:
-        raise InvalidRecord(f"the batch at byte {entry.position} claims to have {entry.records_count} records")
-    return entry.records_count
 
 
 def _read_record(entry: Batch, payload: bytes, position: int) -> tuple[Record, int]:

@@ -40,6 +40,7 @@ def recover_segment(segment: LogSegment, producers: ProducerStates, leader_epoch
     except (CorruptRecord, InvalidRecord):
         pass  # what follows is cut off
     truncated = segment.log.truncate_to(recovery.valid_bytes)
+    segment.offset_index.trim_to_valid_size()  # first: the time index may have no room for its last entry
     segment.finish_indexes()
     return truncated
 

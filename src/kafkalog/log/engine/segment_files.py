@@ -11,7 +11,7 @@ from contextlib import suppress
 from operator import attrgetter
 from typing import Final
 
-from kafkalog.errors import InvalidArgument, InvalidState
+from kafkalog.errors import InvalidArgument, InvalidState, MissingEntry
 from kafkalog.format.names import segment_file_name
 from kafkalog.storage.fs import Fs
 
@@ -111,7 +111,9 @@ class SegmentFiles:
         try:
             position = 0
             while position < segment.size:
-                first = next(segment.log.iter_entries(position))
+                first = next(segment.log.iter_entries(position), None)
+                if first is None:
+                    raise MissingEntry(f"{segment.log.path}: no whole entry at byte {position}: it cannot be split there")
                 new.append(self.create_cleaned(first.base_offset))
                 copied = new[-1].append_from_file(segment.log, position)
                 if not copied:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from types import TracebackType
 
 from kafkalog.errors import LogStorageFailure
 
@@ -15,13 +14,26 @@ class StorageGuard:
         self.folder = folder
         self.failure: OSError | None = None
 
-    @contextmanager
-    def doing(self, action: str) -> Iterator[None]:
-        """`action` may fail, and is refused if one failed before."""
-        if self.failure is not None:
-            raise LogStorageFailure(f"{self.folder}: {action} refused after a failure before ({self.failure}); open it again")
-        try:
-            yield
-        except OSError as error:
-            self.failure = error
-            raise LogStorageFailure(f"{self.folder}: {action} failed: {error}") from error
+    def doing(self, action: str) -> GuardedAction:
+        """For `with`: `action` may fail, and is refused if one failed before."""
+        return GuardedAction(self, action)
+
+
+class GuardedAction:
+    """Something that is done with the files of a log."""
+
+    __slots__ = ("_action", "_guard")
+
+    def __init__(self, guard: StorageGuard, action: str) -> None:
+        self._guard = guard
+        self._action = action
+
+    def __enter__(self) -> None:
+        guard = self._guard
+        if guard.failure is not None:
+            raise LogStorageFailure(f"{guard.folder}: {self._action} refused after a failure ({guard.failure}); open it again")
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        if isinstance(error, OSError):
+            self._guard.failure = error
+            raise LogStorageFailure(f"{self._guard.folder}: {self._action} failed: {error}") from error

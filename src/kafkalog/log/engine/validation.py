@@ -267,7 +267,8 @@ def _append(builder: RecordsBuilder, records: Iterable[Record]) -> None:
 def _built(builder: RecordsBuilder) -> Validated:
     data = builder.build()
     count = builder.records_count
-    if count == 0 and builder.timestamp_type == batch.LOG_APPEND_TIME_TYPE:
+    is_one_entry = builder.magic == 2 or builder.codec != codecs.NONE
+    if count == 0 and is_one_entry and builder.timestamp_type == batch.LOG_APPEND_TIME_TYPE:
         raise InvalidRecord("no records, so nothing that the append time could be given to")
     return Validated(data, builder.base_offset + count, builder.max_timestamp, True, count)
 
@@ -316,7 +317,7 @@ def _record_faults(entry: Entry, records: Iterable[AnyRecord], rules: Rules) -> 
 
 def _record_fault(entry: Entry, number: int, record: AnyRecord, rules: Rules) -> _Fault | None:
     if isinstance(record, Message) and record.magic != entry.magic:
-        return _Fault(number, f"a v{record.magic} message in a v{entry.magic} wrapper")
+        return _Fault(number, f"a v{record.magic} message{_sizes(record)} in a v{entry.magic} wrapper")
     if rules.compact and not record.has_key:
         return _Fault(number, "a compacted topic takes no record without a key")
     timestamp = record.timestamp
@@ -326,8 +327,15 @@ def _record_fault(entry: Entry, number: int, record: AnyRecord, rules: Rules) ->
             low, high = rules.now_ms - rules.before_max_ms, rules.now_ms + rules.after_max_ms
             return _Fault(number, f"timestamp {timestamp} is not between {low} and {high}", is_timestamp=True)
     elif entry.timestamp_type == batch.LOG_APPEND_TIME_TYPE:
-        return _Fault(number, "only a broker writes log append time", is_timestamp=True)
+        return _Fault(number, f"a record{_sizes(record)} with log append time, which only a broker writes", is_timestamp=True)
     return None
+
+
+def _sizes(record: AnyRecord) -> str:
+    """How large a message is, to tell which it was; like Kafka we stumble here over one whose lengths do not fit."""
+    if not isinstance(record, Message):
+        return ""
+    return f" with {len(record.key or b'')} bytes of key and {len(record.value or b'')} of value"
 
 
 def _raise_faults(faults: Sequence[_Fault]) -> None:

@@ -182,7 +182,10 @@ class BulkFilter:
         payload = workspace.compress_raw(int(workspace.fields[scan.ATTRIBUTES, row]) & batch.CODEC_MASK)
         workspace.put(payload, workspace.written + batch.HEADER_SIZE)
         checksum = workspace.tools[layout.CRC32C_FUNCTION]
-        kernel.finish_batch(workspace.fields, row, horizon, checksum, len(payload), workspace.buffers, workspace.totals)
+        buffers = workspace.buffers
+        kernel.finish_batch(
+            workspace.fields, row, horizon, checksum, len(payload), buffers.records, buffers.output, workspace.totals
+        )
 
     def _filter_plainly(self, entry: Entry) -> None:
         decision = self._decided.get(entry.position) or self.retention.decide(entry)
