@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.errors import InvalidArgument
 from kafkalog.log.engine.checkpoint_file import CheckpointFile
 from kafkalog.log.engine.leader_epochs import UNDEFINED_EPOCH, UNDEFINED_OFFSET, LeaderEpochs
 from kafkalog.log.engine.schedule import ManualClock, Schedule
@@ -99,12 +98,6 @@ def test_epochs_and_offsets_rise_together(
     assert Epochs(tmp_path, *entries).entries == left
 
 
-@pytest.mark.parametrize("entry", [(-1, 5), (3, -1)])
-def test_nothing_undefined_is_assigned(empty: Epochs, entry: tuple[int, int]) -> None:
-    with pytest.raises(InvalidArgument):
-        empty.epochs.assign(*entry)
-
-
 def test_leaders_change_many_times(empty: Epochs) -> None:
     end = 0
     for epoch in range(1, 40):
@@ -169,17 +162,6 @@ def test_clearing_empties_the_file_too(three: Epochs, tmp_path: Path) -> None:
 def test_epochs_are_found_again(three: Epochs, tmp_path: Path) -> None:
     assert three.file.read_text() == "0\n3\n2 6\n3 8\n4 11\n"
     assert Epochs(tmp_path).entries == list(THREE)
-
-
-def test_truncation_reaches_the_file_in_the_background(three: Epochs, tmp_path: Path) -> None:
-    before = three.file.read_text()
-    three.epochs.truncate_from_end(11)
-    assert three.file.read_text() == before
-    three.schedule.run_due()
-    assert Epochs(tmp_path).entries == [(2, 6), (3, 8)]
-    three.epochs.truncate_from_start(8)
-    three.schedule.run_due()
-    assert Epochs(tmp_path).entries == [(3, 8)]
 
 
 def test_neighbours_of_an_epoch(three: Epochs) -> None:
