@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from kafkalog.errors import InvalidArgument
 from kafkalog.log.engine.transaction_index import AbortedTransaction, TransactionIndex
 from kafkalog.storage.fs import LocalFs
 

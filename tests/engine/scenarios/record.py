@@ -1,6 +1,7 @@
 """Run the scripts on Kafka's own engine and keep what it did: `python -m tests.engine.scenarios.record [name…]`.
 
-Needs Java and Maven. Without names everything is recorded and packed into tests/engine/data; with names only the results are shown.
+Needs Java and Maven. Without names everything is recorded and packed into tests/engine/data; with names only the results are
+shown.
 """
 
 from __future__ import annotations
