@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks import peers
+from benchmarks.compaction import compare_cleaners
 from benchmarks.data import CODECS, RECORDS_PER_BATCH, Segment, Variant, codec_variant, ensure_segment, sized_variant
 from benchmarks.dump import compare_dumps
 from benchmarks.jvm import Jvm
@@ -306,5 +307,6 @@ EXPERIMENTS: dict[str, Callable[[Setup], Section]] = {
     "projections": compare_projections,
     "memory": measure_memory,
     "dump": compare_dumps,
+    "compaction": compare_cleaners,
     "startup": measure_start_up,
 }

@@ -29,6 +29,10 @@ class Jvm:
     def loop_command(self, file: Path) -> list[str]:
         return self._command("kafkalog.benchmarks.ReadLoop", str(file))
 
+    def clean_command(self, directory: Path, work: Path, map_bytes: int, segment_bytes: int) -> list[str]:
+        sizes = str(map_bytes), str(segment_bytes)
+        return self._command("kafkalog.benchmarks.CleanLoop", str(directory), str(work), *sizes)
+
     def dump_command(self, file: Path) -> list[str]:
         return self._command("org.apache.kafka.tools.DumpLogSegments", "--print-data-log", "--files", str(file))
 

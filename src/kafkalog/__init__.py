@@ -8,11 +8,15 @@
     for finding in kafkalog.verify("/var/lib/kafka/data"):
         ...
 
-Importing this package loads neither NumPy, Numba nor Arrow; `open` and `verify` do.
+    with kafkalog.LogDirectory("/var/lib/kafka/data") as directory:         # the write half, while no broker runs
+        directory.open_log("orders", 0).append(batch)
+
+Importing this package loads neither NumPy, Numba nor Arrow; `open` and `verify` do, and so does what is written with.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 from typing import TYPE_CHECKING
 
@@ -21,6 +25,7 @@ from .errors import (
     KafkaLogError,
     LimitExceeded,
     Limits,
+    LogRefusal,
     NoLogs,
     SegmentChanged,
     SegmentError,
@@ -35,6 +40,9 @@ if TYPE_CHECKING:
 
     from pyarrow.fs import FileSystem
 
+    from .log.engine.config import LogConfig
+    from .log.engine.log_directory import LogDirectory
+    from .log.engine.partition_log import PartitionLog
     from .tables.logs import Logs
     from .tasks.explain import Explanation
     from .tasks.verify import Findings, Progress
@@ -46,7 +54,11 @@ __all__ = [
     "KafkaLogError",
     "LimitExceeded",
     "Limits",
+    "LogConfig",
+    "LogDirectory",
+    "LogRefusal",
     "NoLogs",
+    "PartitionLog",
     "SegmentChanged",
     "SegmentError",
     "StorageError",
@@ -58,6 +70,16 @@ __all__ = [
     "open",
     "verify",
 ]
+
+
+_WRITING = {"LogConfig": "config", "LogDirectory": "log_directory", "PartitionLog": "partition_log"}
+
+
+def __getattr__(name: str) -> object:
+    """The classes of the write half, loaded when they are first asked for."""
+    if name not in _WRITING:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f".log.engine.{_WRITING[name]}", __name__), name)
 
 
 def open(path: str | os.PathLike[str], *, filesystem: FileSystem | None = None) -> Logs:

@@ -236,6 +236,22 @@ def test_an_entry_that_claims_more_than_the_file_has_is_corrupt() -> None:
         Cleaner(OffsetMap(2400)).clean(to_clean, NOW)
 
 
+@pytest.mark.parametrize("by_kernels", [True, False])
+def test_too_few_bytes_for_an_entry_are_corrupt_only_if_they_say_a_size_that_none_has(by_kernels: bool) -> None:
+    for tail, error in ((b"\xff" * 13, CorruptRecord), (b"\xff" * 11, InvalidState), (bytes(8) + b"\0\0\0\x50", InvalidState)):
+        log = dirty_log()
+        _damage(log, lambda data, tail=tail: data + tail)  # type: ignore[misc]
+        with pytest.raises(error):
+            log.clean(by_kernels=by_kernels)
+
+
+def test_a_map_too_small_for_one_key_cleans_nothing() -> None:
+    log = dirty_log()
+    result = log.clean(4, load_factor=0.1)
+    assert result is not None
+    assert (result.end_offset, result.stats.messages_read) == (0, 0)
+
+
 @pytest.mark.parametrize("codec", range(5))
 def test_a_batch_of_many_records_is_rewritten_with_its_codec(codec: int) -> None:
     log = Log(segment_bytes=1 << 22)

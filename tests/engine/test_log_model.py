@@ -177,12 +177,19 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 30))
     def delete_records(self, which: int) -> None:
-        first_open = min((first for _, first, marker in self.transactions() if marker is None), default=self.high_watermark)
-        bounds = [offset for offset in self._bounds() if offset <= min(first_open, self.last_stable_offset())]
+        bounds = [offset for offset in self._bounds() if offset <= self.last_stable_offset() and not self._cuts(offset)]
+        if not bounds:
+            return
         self.log_start_offset = bounds[which % len(bounds)]
         self.log.delete_records(self.log_start_offset)
         self.log.delete_old_segments()
         self._forget_what_no_segment_holds()
+
+    def _cuts(self, offset: int) -> bool:
+        """Whether a transaction begins before `offset` and ends behind it: what reloads the log then forgets that it began."""
+        return any(
+            first < offset and (marker is None or marker.base_offset >= offset) for _, first, marker in self.transactions()
+        )
 
     def _bounds(self) -> list[int]:
         """Where batches begin, and where the log ends."""

@@ -16,6 +16,12 @@ from tests.golden import sets
 DATA = Path(__file__).resolve().parent / "data"
 CASES = [f"case-{number:04}" for number in range(1, 151)]
 
+# From the same generator with other seeds, and (5000 and above) wider choices: those that once found a fault, and a few more.
+FRESH = [
+    *(1007, 1009, 1016, 1024, 1033, 1036, 1051, 1080, 2026, 2050, 2188, 2260, 2321, 2496, 3937, 4165, 4289),
+    *(5009, 5109, 5127, 5176, 5216, 5255, 5284, 5344, 5465, 5852, 6017),
+]
+
 
 @pytest.fixture(scope="session")
 def cases(golden_folder: Path) -> Path:
@@ -25,6 +31,17 @@ def cases(golden_folder: Path) -> Path:
 @pytest.mark.parametrize("name", CASES)
 def test_a_script_leads_to_the_same_results_and_files(cases: Path, name: str) -> None:
     done = replay(cases / name)
+    assert done.difference is None, str(done.difference)
+
+
+@pytest.fixture(scope="session")
+def fresh(golden_folder: Path) -> Path:
+    return sets.unpack("fresh", golden_folder.parent / "engine", DATA) / "fresh"
+
+
+@pytest.mark.parametrize("number", FRESH)
+def test_so_does_a_script_of_another_seed(fresh: Path, number: int) -> None:
+    done = replay(fresh / f"case-{number}")
     assert done.difference is None, str(done.difference)
 
 
@@ -39,8 +56,9 @@ def test_the_ways_for_many_entries_at_once_lead_there_too(cases: Path, name: str
     assert done.difference is None, str(done.difference)
 
 
-def test_no_packed_case_is_left_out(cases: Path) -> None:
+def test_no_packed_case_is_left_out(cases: Path, fresh: Path) -> None:
     assert [case.name for case in find_cases(cases)] == CASES
+    assert [case.name for case in find_cases(fresh)] == [f"case-{number}" for number in FRESH]
 
 
 def test_a_changed_byte_in_any_file_is_a_difference(cases: Path, tmp_path: Path) -> None:

@@ -319,7 +319,7 @@ def test_a_record_of_two_gigabytes_is_refused_before_anything_is_allocated_for_i
     assert (status, at) == (kernel.TOO_LARGE, 0)
     settings = np.full(batch_kernel.SETTING_COUNT, -1, np.int64)
     fields = np.zeros((FIELD_COUNT, 1), np.int64)
-    status, at, _, _ = batch_kernel.write_batches(columns, 0, True, settings, np.zeros(100, np.uint8), fields)
+    status, at, _, _ = batch_kernel.write_batches(columns, no_bytes, none, 0, True, settings, np.zeros(100, np.uint8), fields)
     assert (status, at) == (kernel.TOO_LARGE, 0)
 
 

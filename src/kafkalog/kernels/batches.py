@@ -13,7 +13,7 @@ import numpy as np
 from kafkalog.format import batch
 from kafkalog.format.sequence import MAX_SEQUENCE, NO_SEQUENCE
 
-from ._jit import JIT_OFF, call_crc32c, inline, kernel
+from ._jit import JIT_OFF, call_crc32c, copy_bytes, inline, kernel
 from .bytes import Bytes, Int, Ints
 from .crc import crc32c
 from .encode import (
@@ -25,7 +25,6 @@ from .encode import (
     OK,
     TOO_LARGE,
     Columns,
-    length_at,
     size_of_varint,
     store_bytes,
     store_int,
@@ -74,6 +73,7 @@ SETTING_COUNT = 11
 NO_CHECKSUM = -1  # as CRC_FUNCTION: the records are going to be compressed
 
 HEADER_SIZE = batch.HEADER_SIZE
+MAX_LENGTH_SIZE = 5  # bytes of a varint
 CRC_START = batch.CRC_START
 
 
@@ -105,27 +105,31 @@ def _checksum(function: Int, target: Bytes, start: Int, stop: Int) -> Any:
     return np.int64(state) ^ 0xFFFFFFFF
 
 
-@inline
-def _size_of_headers(offsets: Ints, key_offsets: Ints, value_offsets: Ints, value_valid: Bytes, row: Int) -> Int:
-    """Bytes of the headers of a row, their number included."""
-    size = _size_of_length(offsets[row + 1] - offsets[row])
-    for index in range(offsets[row], offsets[row + 1]):
-        size += _size_of_bytes(key_offsets[index + 1] - key_offsets[index])
-        size += _size_of_bytes(length_at(value_offsets, value_valid, index))
-    return size
+@kernel
+def write_headers(columns: Columns, target: Bytes, stops: Ints) -> None:
+    """Fill `target` with the headers of each row as records have them, and `stops` with where those of each row end.
+
+    They are the same in every batch, so they are made before it is known where batches are cut.
+    """
+    offsets, valid = columns.header_offsets, columns.header_value_valid
+    keys, key_offsets = columns.header_keys, columns.header_key_offsets
+    values, value_offsets = columns.header_values, columns.header_value_offsets
+    has_nulls = valid.shape[0] > 0
+    at = np.uint64(0)
+    for row in range(stops.shape[0]):
+        at = store_varint(target, at, offsets[row + 1] - offsets[row])
+        for index in range(offsets[row], offsets[row + 1]):
+            start, stop = value_offsets[index], value_offsets[index + 1]
+            at = store_bytes(target, at, keys, key_offsets[index], key_offsets[index + 1] - key_offsets[index])
+            at = store_bytes(target, at, values, start, np.int64(-1) if has_nulls and not valid[index] else stop - start)
+        stops[row] = np.int64(at)
 
 
-@inline
-def _store_headers(
-    offsets: Ints, keys: Bytes, key_offsets: Ints, values: Bytes, value_offsets: Ints, value_valid: Bytes, row: Int,
-    target: Bytes, at: np.uint64,
-) -> np.uint64:  # fmt: skip
-    at = store_varint(target, at, offsets[row + 1] - offsets[row])
-    for index in range(offsets[row], offsets[row + 1]):
-        start = key_offsets[index]
-        at = store_bytes(target, at, keys, start, key_offsets[index + 1] - start)
-        at = store_bytes(target, at, values, value_offsets[index], length_at(value_offsets, value_valid, index))
-    return at
+def max_headers_size(columns: Columns) -> int:
+    """Bytes that `write_headers` may need."""
+    lengths = len(columns.header_offsets) + 2 * len(columns.header_key_offsets)
+    parts = columns.header_key_offsets, columns.header_value_offsets
+    return MAX_LENGTH_SIZE * lengths + sum(int(offsets[-1] - offsets[0]) for offsets in parts if len(offsets))
 
 
 @kernel
@@ -170,22 +174,18 @@ def _finish_batch(
 
 @kernel
 def write_batches(
-    columns: Columns, first: Int, is_end: Int, settings: Ints, target: Bytes, fields: Ints
+    columns: Columns, headers: Bytes, header_stops: Ints, first: Int, is_end: Int, settings: Ints, target: Bytes, fields: Ints
 ) -> tuple[Int, Int, Int, Int]:
     """(status, row, batches, bytes): fill `target` with batches of the rows from `first` on, and `fields` with their headers.
 
     A batch ends at MOST_RECORDS, or before it grows beyond MOST_BYTES, unless one record alone is larger; its offsets span 31
     bits. `row` is where to go on, or the one at fault; batches before it are finished. The last batch of the columns is left out
-    unless `is_end`: more rows might join it.
+    unless `is_end`: more rows might join it. Without `header_stops` records have no headers.
     """
     offsets, timestamps = columns.offsets, columns.timestamps
     keys, key_offsets, key_valid = columns.keys, columns.key_offsets, columns.key_valid
     values, value_offsets, value_valid = columns.values, columns.value_offsets, columns.value_valid
-    headers = columns.header_offsets
-    header_keys, header_key_offsets = columns.header_keys, columns.header_key_offsets
-    header_values, header_value_offsets = columns.header_values, columns.header_value_offsets
-    header_value_valid = columns.header_value_valid
-    has_null_keys, has_null_values, has_headers = key_valid.shape[0] > 0, value_valid.shape[0] > 0, headers.shape[0] > 0
+    has_null_keys, has_null_values, has_headers = key_valid.shape[0] > 0, value_valid.shape[0] > 0, header_stops.shape[0] > 0
     most_records, most_bytes, horizon = settings[MOST_RECORDS], settings[MOST_BYTES], settings[HORIZON]
     before, room, number = settings[BEFORE], target.shape[0], -1
     at = np.uint64(0)
@@ -194,10 +194,9 @@ def write_batches(
         offset, timestamp = offsets[row], timestamps[row]
         key = np.int64(-1) if has_null_keys and not key_valid[row] else key_offsets[row + 1] - key_offsets[row]
         value = np.int64(-1) if has_null_values and not value_valid[row] else value_offsets[row + 1] - value_offsets[row]
-        parts = 2 + _size_of_bytes(key) + _size_of_bytes(value)
-        header_count = headers[row + 1] - headers[row] if has_headers else np.int64(0)
-        if header_count:
-            parts += _size_of_headers(headers, header_key_offsets, header_value_offsets, header_value_valid, row) - 1
+        header_start = header_stops[row - 1] if has_headers and row else np.int64(0)
+        header_size = header_stops[row] - header_start if has_headers else np.int64(1)
+        parts = 1 + _size_of_bytes(key) + _size_of_bytes(value) + header_size
         if offset <= before or timestamp < -1:
             return BAD_OFFSET if offset <= before else BAD_TIMESTAMP, row, max(number, 0), start
         size = parts + size_of_varint(timestamp - base_timestamp) + _size_of_length(offset - base_offset)
@@ -228,13 +227,10 @@ def write_batches(
         at = store_varint(target, at, offset - base_offset)
         at = store_bytes(target, at, keys, key_offsets[row], key)
         at = store_bytes(target, at, values, value_offsets[row], value)
-        if header_count:
-            at = _store_headers(
-                headers, header_keys, header_key_offsets, header_values, header_value_offsets, header_value_valid, row, target, at
-            )
-        else:
-            target[at] = 0
-            at += np.uint64(1)
+        target[at] = 0
+        if header_size > 1:
+            copy_bytes(headers, header_start, target, np.int64(at), header_size)
+        at += np.uint64(header_size)
     if not is_end or number < 0:
         return OK, first, max(number, 0), start
     _finish_batch(settings, fields, number, before, offsets.shape[0] - first, target, start, np.int64(at))

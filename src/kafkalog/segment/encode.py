@@ -26,7 +26,7 @@ from kafkalog.kernels.bytes import Bytes, Ints
 from kafkalog.kernels.native import crc32c_function
 from kafkalog.kernels.scan import CRC, FIELD_COUNT, POSITION, SIZE
 
-from .table_columns import MAX_INT64, TableColumns, check_between
+from .table_columns import MAX_INT64, NO_FLAGS, NO_INTS, TableColumns, check_between
 
 BATCH_BYTES = 16_384  # the producer's batch.size
 SLICE_ROWS = 1 << 16
@@ -273,9 +273,11 @@ def _iter_runs(columns: TableColumns, settings: Ints, run_bytes: int) -> Iterato
     while start < columns.rows:
         stop = min(start + slice_rows, columns.rows)
         part = columns.slice(start, stop)
+        headers = _encoded_headers(part)
+        is_end = stop == columns.rows
         status, row = batch_kernel.NO_ROOM, 0
         while status == batch_kernel.NO_ROOM:
-            status, row, count, size = batch_kernel.write_batches(part, row, stop == columns.rows, settings, target, fields)
+            status, row, count, size = batch_kernel.write_batches(part, *headers, row, is_end, settings, target, fields)
             if count:
                 yield Run(memoryview(target)[:size], fields[:, :count])  # type: ignore[arg-type]
             elif status == batch_kernel.NO_ROOM:
@@ -286,6 +288,16 @@ def _iter_runs(columns: TableColumns, settings: Ints, run_bytes: int) -> Iterato
         # More rows might still join the last batch of a slice, which then comes again with them.
         slice_rows = SLICE_ROWS if row else 2 * slice_rows
         start += row
+
+
+def _encoded_headers(columns: kernel.Columns) -> tuple[Bytes, Ints]:
+    """The headers of all rows as records have them, and where those of each row end; nothing if there are none."""
+    if not len(columns.header_offsets):
+        return NO_FLAGS, NO_INTS
+    target = np.empty(batch_kernel.max_headers_size(columns), np.uint8)
+    stops = np.empty(len(columns.offsets), np.int64)
+    batch_kernel.write_headers(columns, target, stops)
+    return target, stops
 
 
 def _compressed(run: Run, form: _Form) -> Run:

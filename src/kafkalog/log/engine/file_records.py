@@ -113,6 +113,8 @@ class FileRecords:
 
     def iter_entries(self, start: int = 0, stop: int | None = None) -> Iterator[Entry]:
         """The whole entries between two positions."""
+        if start < 0:
+            raise InvalidArgument(f"{self.path}: there is no byte {start}")
         stop = self.size if stop is None else stop
         data, at = b"", start  # `data` was read from position `at`
         next_read = SMALLEST_READ

@@ -180,7 +180,7 @@ class LogLoader:
         for number, segment in enumerate(unflushed):
             try:
                 truncated = self._recover_segment(segment)
-            except (InvalidOffset, OSError):
+            except InvalidOffset:  # Kafka does the same when the disk fails, which would cost a log that is not damaged
                 truncated = segment.truncate_to(segment.base_offset)
             if truncated:
                 self._remove(unflushed[number + 1 :])
@@ -193,7 +193,8 @@ class LogLoader:
         log_end_offset = self.segments.active.read_next_offset()
         if log_end_offset >= self.log_start_offset:
             return log_end_offset
-        self._remove(self.segments.values)
+        self.files.remove(self.segments.values)
+        self.files.sync_names()
         self.leader_epochs.clear_and_flush()
         self.producers.truncate_fully_and_start_at(self.log_start_offset)
         return None

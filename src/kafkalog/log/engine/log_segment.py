@@ -271,7 +271,7 @@ class LogSegment:
 
     def translate_offset(self, offset: int) -> EntryPlace | None:
         """The entry that holds `offset`, or the next one behind it."""
-        return self.log.find_offset(offset, self.offset_index.lookup(offset).position)
+        return self.log.find_offset(offset, max(0, self.offset_index.lookup(offset).position))
 
     def read(self, offset: int, max_size: int, max_position: int | None, *, min_one: bool = False) -> Slice | None:
         """Up to `max_size` bytes before `max_position`, from the entry of `offset` on; None if it lies behind this segment.
@@ -399,8 +399,15 @@ class LogSegment:
 
     def change_suffixes(self, old: str, new: str) -> None:
         """Rename all files from one suffix to another."""
-        for part in (self.log, self._offset_index, self._time_index):
-            part.rename(part.path.removesuffix(old) + new)
+        self.change_log_suffix(old, new)
+        self.change_index_suffixes(old, new)
+
+    def change_log_suffix(self, old: str, new: str) -> None:
+        self.log.rename(self.log.path.removesuffix(old) + new)
+
+    def change_index_suffixes(self, old: str, new: str) -> None:
+        for index in (self._offset_index, self._time_index):
+            index.rename(index.path.removesuffix(old) + new)
         self.transaction_index.rename_to(self.transaction_index.path.removesuffix(old) + new)
 
     def close(self) -> None:

@@ -141,10 +141,6 @@ class ProducerStates:
         return self._producers.entries
 
     @property
-    def producer_id_count(self) -> int:
-        return len(self._producers)
-
-    @property
     def is_empty(self) -> bool:
         return not self._producers.entries and not self._unreplicated
 
@@ -311,11 +307,6 @@ class ProducerStates:
         self._last_snapshot_offset = 0
         self.map_end_offset = offset
 
-    def truncate_fully_and_reload_snapshots(self) -> None:
-        """Forget everything, then find the snapshots that somebody else put into the folder."""
-        self.truncate_fully_and_start_at(0)
-        self._snapshots = self._load_snapshots()
-
     def _clear(self) -> None:
         self._producers.clear()
         self._ongoing.clear()
@@ -326,15 +317,6 @@ class ProducerStates:
     @property
     def latest_snapshot_offset(self) -> int | None:
         return max(self._snapshots, default=None)
-
-    @property
-    def oldest_snapshot_offset(self) -> int | None:
-        return min(self._snapshots, default=None)
-
-    def fetch_snapshot(self, offset: int) -> str | None:
-        """The path of the snapshot of `offset`."""
-        snapshot = self._snapshots.get(offset)
-        return None if snapshot is None else snapshot.path
 
     def take_snapshot(self, sync: bool = True) -> str | None:
         """Write the state as of `map_end_offset`, unless the last snapshot is as new; its path."""
@@ -403,13 +385,12 @@ class ProducerStates:
                 continue
             for state in states:
                 if not self._is_expired(state, now_ms):
-                    self.load_producer(state)
+                    self._load(state)
             self._last_snapshot_offset = self.map_end_offset = offset
             return
         self._last_snapshot_offset = self.map_end_offset = log_start_offset
 
-    def load_producer(self, state: ProducerState) -> None:
-        """Take a producer as a snapshot has it."""
+    def _load(self, state: ProducerState) -> None:
         self._producers.put(state.producer_id, state)
         if state.current_txn_first_offset is not None:
             transaction = TransactionMetadata(state.producer_id, OffsetMetadata(state.current_txn_first_offset))

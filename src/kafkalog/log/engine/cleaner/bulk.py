@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from kafkalog.errors import KafkaLogError
 from kafkalog.format import batch
+from kafkalog.kernels import compacted, layout, scan
 from kafkalog.kernels import compaction as kernel
-from kafkalog.kernels import layout, scan
 from kafkalog.kernels.bytes import Ints
 
 from ..entries import Entry
@@ -36,7 +36,7 @@ def map_chunk(workspace: Workspace, mapping: OffsetMapping, chunk: bytes, positi
             if odd is None:
                 break
             mapping.add_entry(odd)
-    mapping.stats.map_messages_read += int(workspace.totals[kernel.MESSAGES_READ])
+    mapping.stats.map_messages_read += int(workspace.totals[compacted.MESSAGES_READ])
     return walk.at
 
 
@@ -64,7 +64,7 @@ def _map_window(walk: Walk, mapping: OffsetMapping) -> None:
             mapping.is_full = True
             return
         ready = walk.help(row, status)
-        if status == kernel.LEFT or (status == kernel.DECOMPRESS and ready == kernel.NOT_READY):
+        if status == compacted.LEFT or (status == kernel.DECOMPRESS and ready == kernel.NOT_READY):
             if isinstance(problem := discarded.get(row), KafkaLogError):
                 raise problem
             mapping.add_decided(walk.entry(row), is_aborted=bool(problem))
@@ -135,13 +135,13 @@ class BulkFilter:
 
     def _filtered(self) -> Filtered:
         totals = self.workspace.totals
-        self.retention.stats.invalid_messages += int(totals[kernel.INVALID])
+        self.retention.stats.invalid_messages += int(totals[compacted.INVALID])
         return Filtered(
             self.workspace.output,
-            int(totals[kernel.BYTES_READ]),
-            int(totals[kernel.MESSAGES_READ]),
-            int(totals[kernel.MESSAGES_RETAINED]),
-            int(totals[kernel.MAX_OFFSET]),
+            int(totals[compacted.BYTES_READ]),
+            int(totals[compacted.MESSAGES_READ]),
+            int(totals[compacted.MESSAGES_RETAINED]),
+            int(totals[compacted.MAX_OFFSET]),
         )
 
     def _filter_window(self, walk: Walk) -> None:
@@ -165,13 +165,13 @@ class BulkFilter:
                 workspace.lz4_compress,
                 workspace.totals,
             )
-            if status == kernel.COMPRESS:
+            if status == compacted.COMPRESS:
                 self._compress(row, horizon)
-            if status in (kernel.COMPRESS, kernel.FULL):
+            if status in (compacted.COMPRESS, kernel.FULL):
                 row += 1
             self._note(keeping, row)
             ready = walk.help(row, status)
-            if status == kernel.LEFT or (status == kernel.DECOMPRESS and ready == kernel.NOT_READY):
+            if status == compacted.LEFT or (status == kernel.DECOMPRESS and ready == kernel.NOT_READY):
                 keeping.pop(row, None)
                 self._filter_plainly(walk.entry(row))
                 row += 1
@@ -183,7 +183,7 @@ class BulkFilter:
         workspace.put(payload, workspace.written + batch.HEADER_SIZE)
         checksum = workspace.tools[layout.CRC32C_FUNCTION]
         buffers = workspace.buffers
-        kernel.finish_batch(
+        compacted.finish_batch(
             workspace.fields, row, horizon, checksum, len(payload), buffers.records, buffers.output, workspace.totals
         )
 
@@ -197,11 +197,11 @@ class BulkFilter:
         workspace = self.workspace
         workspace.put(filtered.output, workspace.written)
         totals = workspace.totals
-        totals[kernel.WRITTEN] += len(filtered.output)
-        totals[kernel.BYTES_READ] += filtered.bytes_read
-        totals[kernel.MESSAGES_READ] += filtered.messages_read
-        totals[kernel.MESSAGES_RETAINED] += filtered.messages_retained
-        totals[kernel.MAX_OFFSET] = max(totals[kernel.MAX_OFFSET], filtered.max_offset)
+        totals[compacted.WRITTEN] += len(filtered.output)
+        totals[compacted.BYTES_READ] += filtered.bytes_read
+        totals[compacted.MESSAGES_READ] += filtered.messages_read
+        totals[compacted.MESSAGES_RETAINED] += filtered.messages_retained
+        totals[compacted.MAX_OFFSET] = max(totals[compacted.MAX_OFFSET], filtered.max_offset)
 
     def _decide(self, walk: Walk) -> tuple[Ints, dict[int, Decision]]:
         """What becomes of each entry, and the decisions that keep transactions in the index, by row."""

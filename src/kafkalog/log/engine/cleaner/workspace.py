@@ -9,8 +9,8 @@ import numpy as np
 from kafkalog import codecs
 from kafkalog.errors import KafkaLogError, Limits, OutputFull
 from kafkalog.format import batch
+from kafkalog.kernels import compacted, layout, scan
 from kafkalog.kernels import compaction as kernel
-from kafkalog.kernels import layout, scan
 from kafkalog.kernels.bytes import Bytes, Ints
 from kafkalog.kernels.native import lz4_compress_function
 from kafkalog.kernels.offset_map import Words
@@ -30,7 +30,7 @@ class Workspace:
 
     def __init__(self) -> None:
         self.fields: Ints = np.empty((scan.FIELD_COUNT, TABLE_ENTRIES), np.int64)
-        self.totals: Ints = np.zeros(kernel.TOTAL_FIELDS, np.int64)
+        self.totals: Ints = np.zeros(compacted.TOTAL_FIELDS, np.int64)
         self.rules: Ints = np.zeros(kernel.RULE_FIELDS, np.int64)
         self._scratch = DecodeScratch()  # owns what its tools point at
         self.tools = self._scratch.tools(Limits.decompressed_bytes, check_crcs=True)
@@ -47,7 +47,7 @@ class Workspace:
     @property
     def written(self) -> int:
         """Bytes in the output."""
-        return int(self.totals[kernel.WRITTEN])
+        return int(self.totals[compacted.WRITTEN])
 
     @property
     def output(self) -> memoryview:
@@ -56,11 +56,11 @@ class Workspace:
     def begin(self) -> None:
         """A new chunk: nothing read, nothing written."""
         self.totals[:] = 0
-        self.totals[kernel.MAX_OFFSET] = -1
+        self.totals[compacted.MAX_OFFSET] = -1
 
     def grow(self, records: int, size: int) -> None:
         """Make room for a batch of so many records, `size` bytes if they are not compressed, behind what was written."""
-        needed = 2 * size + records * kernel.MOST_GROWTH + kernel.LZ4_BOUND + batch.HEADER_SIZE
+        needed = 2 * size + records * compacted.MOST_GROWTH + compacted.LZ4_BOUND + batch.HEADER_SIZE
         if records > self.buffers.records.shape[1]:
             table, hashes = _record_tables(records)
             self.buffers = self.buffers._replace(records=table, hashes=hashes)
@@ -91,7 +91,7 @@ class Workspace:
 
     def compress_raw(self, codec: int) -> bytes:
         """The records that wait to be compressed, compressed."""
-        return codecs.compress(codec, self.buffers.raw[: self.totals[kernel.RAW]].data)
+        return codecs.compress(codec, self.buffers.raw[: self.totals[compacted.RAW]].data)
 
 
 def _bytes(size: int) -> Bytes:
@@ -107,7 +107,7 @@ def _read_only(array: Bytes) -> Bytes:
 
 def _record_tables(records: int) -> tuple[Ints, Words]:
     columns = records + 8 if records % 512 == 0 else records
-    return np.empty((kernel.RECORD_FIELDS, columns), np.int64), np.empty((2, columns), np.uint64)
+    return np.empty((compacted.RECORD_FIELDS, columns), np.int64), np.empty((2, columns), np.uint64)
 
 
 class Walk:
@@ -122,11 +122,11 @@ class Walk:
         self.count = 0
 
     def next_window(self) -> bool:
-        """Read the headers of the entries from `at` on; whether there are more behind them, or something odd."""
+        """Read the headers of the entries from `at` on; whether anything is left behind them: more entries, or an odd one."""
         status, self.count, self.at = scan.scan_window(
             self.data, self.at, len(self.chunk), self.position, BATCH_LIMIT, self.workspace.fields
         )
-        return bool(status not in (scan.END, scan.NEED_BYTES))
+        return bool(status != scan.END)
 
     @property
     def fields(self) -> Ints:
@@ -137,7 +137,7 @@ class Walk:
         return entry_at(self.chunk, position - self.position, position)
 
     def find_odd_entry(self) -> Entry | None:
-        """The entry at `at`, which the scan did not take; what no reader takes is raised. The walk goes on behind it."""
+        """The entry at `at`, which the scan did not take, None if it is cut; what no reader takes is raised."""
         size = entry_size(self.chunk, self.at, len(self.chunk))
         if size is None:
             return None
@@ -147,7 +147,7 @@ class Walk:
 
     def help(self, row: int, status: int) -> int:
         """Do what a kernel asks for at an entry; the size of its payload if that is in the arena now."""
-        if status == kernel.NO_ROOM:
+        if status == compacted.NO_ROOM:
             self._grow(row)
         return self._decompress(row) if status == kernel.DECOMPRESS else kernel.NOT_READY
 

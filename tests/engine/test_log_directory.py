@@ -1,0 +1,136 @@
+"""Log directories: locks, checkpoints and the mark of a clean shutdown, as a broker would find and leave them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kafkalog.errors import LogStorageFailure, StorageError, UsageError
+from kafkalog.log.engine.building import RecordsBuilder
+from kafkalog.log.engine.checkpoints import OffsetCheckpoint
+from kafkalog.log.engine.log_directory import LogDirectory
+from kafkalog.log.engine.partition_log import PartitionLog
+from kafkalog.log.engine.schedule import ManualClock
+from kafkalog.storage.fs import LocalFs
+
+NOW = 1_700_000_000_000
+HOLD_LOCK = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print('held', flush=True); input()"
+
+
+def batch(value: bytes = b"value") -> bytes:
+    builder = RecordsBuilder(0)
+    builder.append(0, NOW, b"key", value)
+    return builder.build()
+
+
+def opened(path: Path) -> LogDirectory:
+    return LogDirectory(str(path), clock=ManualClock(NOW))
+
+
+def checkpoint(path: Path, name: str) -> dict[tuple[str, int], int]:
+    return OffsetCheckpoint(LocalFs(), str(path / name)).read()
+
+
+def test_a_clean_stop_leaves_checkpoints_and_mark_and_the_next_start_recovers_nothing(tmp_path: Path) -> None:
+    with opened(tmp_path) as directory:
+        log = directory.open_log("orders", 0)
+        assert log.append(batch()).last_offset == 0
+        log.append(batch())
+    assert (tmp_path / ".kafka_cleanshutdown").read_bytes() == b'{"version":0,"brokerEpoch":-1}'
+    assert checkpoint(tmp_path, "recovery-point-offset-checkpoint") == {("orders", 0): 2}
+    assert checkpoint(tmp_path, "log-start-offset-checkpoint") == {}
+    with opened(tmp_path) as directory:
+        log = directory.open_log("orders", 0)
+        assert not (tmp_path / ".kafka_cleanshutdown").exists()
+        assert (log.log_end_offset, log.high_watermark, log.recovery_point) == (2, 2, 2)
+
+
+def test_an_exception_leaves_the_log_as_a_crash_would(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), opened(tmp_path) as directory:
+        directory.open_log("orders", 0).append(batch())
+        _ = 1 // 0
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+    assert not (tmp_path / "recovery-point-offset-checkpoint").exists()
+    with opened(tmp_path) as directory:
+        assert directory.open_log("orders", 0).log_end_offset == 1
+
+
+def test_a_running_broker_is_respected(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD_LOCK, str(tmp_path / ".lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as broker:
+        assert broker.stdout is not None
+        broker.stdout.readline()
+        with pytest.raises(StorageError, match="a broker is running"), opened(tmp_path):
+            pytest.fail("two writers in one log directory")
+        broker.communicate(b"\n")
+    with opened(tmp_path) as directory:
+        directory.open_log("orders", 0)
+
+
+def test_what_is_known_of_other_partitions_stays(tmp_path: Path) -> None:
+    with opened(tmp_path) as directory:
+        directory.open_log("orders", 0).append(batch())
+        directory.open_log("orders", 1).append(batch())
+    with opened(tmp_path) as directory:
+        log = directory.open_log("orders", 1)
+        log.append(batch())
+    assert checkpoint(tmp_path, "recovery-point-offset-checkpoint") == {("orders", 0): 1, ("orders", 1): 2}
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_after_a_crash_the_mark_does_not_come_back_before_every_log_was_looked_at(tmp_path: Path) -> None:
+    with opened(tmp_path) as directory:
+        directory.open_log("orders", 0)
+        directory.open_log("orders", 1)
+    (tmp_path / ".kafka_cleanshutdown").unlink()
+    with opened(tmp_path) as directory:
+        directory.open_log("orders", 1)
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+    with opened(tmp_path) as directory:
+        directory.open_log("orders", 0)
+        directory.open_log("orders", 1)
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_the_start_of_a_log_behind_its_first_segment_is_written_down(tmp_path: Path) -> None:
+    with opened(tmp_path) as directory:
+        log = directory.open_log("orders", 0)
+        for _ in range(3):
+            log.append(batch())
+        log.update_high_watermark(3)
+        assert log.delete_records(2)
+    assert checkpoint(tmp_path, "log-start-offset-checkpoint") == {("orders", 0): 2}
+    with opened(tmp_path) as directory:
+        assert directory.open_log("orders", 0).log_start_offset == 2
+
+
+def test_a_damaged_checkpoint_means_that_everything_is_recovered(tmp_path: Path) -> None:
+    with opened(tmp_path) as directory:
+        directory.open_log("orders", 0).append(batch())
+    (tmp_path / "recovery-point-offset-checkpoint").write_bytes(b"\0" * 20)
+    (tmp_path / ".kafka_cleanshutdown").unlink()
+    with opened(tmp_path) as directory:
+        assert directory.open_log("orders", 0).log_end_offset == 1
+    assert checkpoint(tmp_path, "recovery-point-offset-checkpoint") == {("orders", 0): 1}
+
+
+def test_wrong_paths_are_told(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="no such log directory"), opened(tmp_path / "nowhere"):
+        pytest.fail("there is no such folder")
+    with pytest.raises(UsageError, match="<topic>-<partition>"):
+        PartitionLog.open(str(tmp_path / "orders"))
+    with opened(tmp_path) as directory:
+        directory.open_log("orders", 0)
+        with pytest.raises(UsageError, match="open already"):
+            directory.open_log("orders", 0)
+
+
+def test_a_log_that_was_closed_takes_nothing_more(tmp_path: Path) -> None:
+    with PartitionLog.open(str(tmp_path / "orders-0"), clock=ManualClock(NOW)) as log:
+        log.append(batch())
+    with pytest.raises(LogStorageFailure):
+        log.append(batch())
