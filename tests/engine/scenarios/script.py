@@ -160,7 +160,7 @@ def text(payload: bytes) -> str:
 
 MODULES: Final = (
     *("writing", "reading", "retaining", "producing", "transactions", "validating", "loading", "cleaning"),
-    "cleaning_transactions",
+    *("cleaning_transactions", "misleading"),
 )
 Writer = Callable[[Script], None]
 SCENARIOS: Final[dict[str, Writer]] = {}
