@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kafkalog.errors import KafkaLogError
-from kafkalog.format.batch import CRC_START
+from kafkalog.format.batch import ATTRIBUTES_POSITION, CRC_START, DELETE_HORIZON
 from kafkalog.format.control import EndTxnMarker
 from kafkalog.log.engine.building import end_transaction_marker
 from kafkalog.log.engine.cleaner.bulk import BulkFilter, map_chunk
@@ -43,6 +43,8 @@ def random_chunk(chance: random.Random) -> bytes:
         for entry in _entries(part):
             base = offset if isinstance(entry, Batch) else offset + chance.randrange(3)
             struct.pack_into(">q", part, entry.start, base)
+            if isinstance(entry, Batch) and chance.random() < 0.3:
+                part[entry.start + ATTRIBUTES_POSITION + 1] |= DELETE_HORIZON  # the cleaner does not look at checksums
         parts.append(bytes(part))
         offset += chance.choice((7, 8, 20))
     chunk = b"".join(parts)

@@ -134,3 +134,34 @@ def test_a_log_that_was_closed_takes_nothing_more(tmp_path: Path) -> None:
         log.append(batch())
     with pytest.raises(LogStorageFailure):
         log.append(batch())
+
+
+MANY_SEGMENTS = """
+import os, resource, sys
+from kafkalog import LogConfig, LogDirectory
+from tests.engine.test_log_directory import batch
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+config = LogConfig.of({"internal.segment.bytes": 100, "retention.bytes": 1, "file.delete.delay.ms": 0})
+for start in (0, 200):
+    with LogDirectory(sys.argv[1]) as directory:
+        log = directory.open_log("orders", 0, config)
+        assert log.log_end_offset == start
+        for _ in range(200):
+            log.append(batch())
+        log.run_due_tasks()
+        assert sum(len(log.read(offset, isolation="log_end").data) > 0 for offset in range(log.log_end_offset)) == start + 200
+    os.remove(sys.argv[1] + "/.kafka_cleanshutdown")  # so that all is recovered
+with LogDirectory(sys.argv[1]) as directory:
+    log = directory.open_log("orders", 0, config)
+    log.truncate_to(150)
+    log.append(batch())
+    log.update_high_watermark(log.log_end_offset)
+    assert log.delete_old_segments() > 140
+    log.run_due_tasks()
+"""
+
+
+def test_a_log_may_have_more_segments_than_the_process_may_have_files(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", MANY_SEGMENTS, str(tmp_path)], check=True, timeout=60, cwd=Path(__file__).parents[2])
+    assert len(list((tmp_path / "orders-0").glob("*.log"))) == 1

@@ -82,16 +82,16 @@ class Buffers(NamedTuple):
 
 
 @inline
-def _parse(data: Bytes, start: Int, stop: Int, fields: Ints, entry: Int, records: Ints) -> Int:
-    """Fill the record table with the records in data[start:stop]; a status."""
+def _parse(data: Bytes, start: Int, stop: Int, fields: Ints, entry: Int, first: Int, records: Ints) -> Int:
+    """Fill the record table from row `first` on with the records in data[start:stop]; a status."""
     count = fields[COUNT, entry]
     if count < 0 or count > (stop - start) // batch.MIN_RECORD_SIZE:
         return LEFT
-    if count > records.shape[1]:
+    if first + count > records.shape[1]:
         return NO_ROOM
     base_offset, base_timestamp, append_time, max_timestamp = origin(fields, entry)
     at, end = np.uint64(start), np.uint64(stop)
-    for row in range(count):
+    for row in range(first, first + count):
         if at == end:
             return LEFT
         status, tail, after, timestamp_delta, offset_delta = record_front(data, at, end, NO_LIMIT)
@@ -141,14 +141,17 @@ def _locate(
 
 
 @inline
-def _map_records(
-    data: Bytes, count: Int, rules: Ints, records: Ints, hashes: Words, table: Words, counts: Ints, secret: Words, totals: Ints
-) -> Int:
-    """Put the keys into the map; ALL or FULL. All are hashed first: the searches then wait for memory side by side."""
-    start_offset, max_size = rules[START_OFFSET], rules[MAX_SIZE]
-    for row in range(count):
+def _hash_keys(data: Bytes, first: Int, stop: Int, records: Ints, hashes: Words, secret: Words) -> None:
+    """Hash the keys of these rows; searches come later, so that they wait for memory side by side."""
+    for row in range(first, stop):
         if records[KEY_SIZE, row] >= 0:
             hashes[0, row], hashes[1, row] = hash_of(data, records[KEY_START, row], records[KEY_SIZE, row], secret)
+
+
+@inline
+def _store_keys(count: Int, rules: Ints, records: Ints, hashes: Words, table: Words, counts: Ints, totals: Ints) -> Int:
+    """Put the first rows into the map; ALL or FULL."""
+    start_offset, max_size = rules[START_OFFSET], rules[MAX_SIZE]
     for row in range(count):
         if records[KEY_SIZE, row] >= 0 and records[OFFSET, row] >= start_offset:
             if counts[SIZE] >= max_size:
@@ -157,6 +160,17 @@ def _map_records(
             store(table, counts, hashes[0, row], hashes[1, row], records[OFFSET, row])
     totals[MESSAGES_READ] += count
     return ALL
+
+
+@inline
+def _store_waiting(
+    rows: Int, rules: Ints, records: Ints, hashes: Words, table: Words, counts: Ints, totals: Ints, last_offset: Int
+) -> Int:
+    """Put the rows that wait, the last of a batch that ends with `last_offset`, into the map, which has room; none wait now."""
+    if rows:
+        _store_keys(rows, rules, records, hashes, table, counts, totals)
+        counts[LATEST_OFFSET] = last_offset
+    return np.int64(0)
 
 
 @wrapping
@@ -178,29 +192,41 @@ def map_batches(
 ) -> tuple[Int, Int]:
     """(status, entry where it stopped) for the entries from `first` on; `position` is the file position of data[0].
 
-    `ready` bytes of the first entry's payload are in the arena, unless it is NOT_READY.
+    `ready` bytes of the first entry's payload are in the arena, unless it is NOT_READY. Records of several batches are put into
+    the map together, as long as it cannot fill up with them.
     """
     arena, payload, records, hashes, _, _, place = buffers
+    start_offset, max_size = rules[START_OFFSET], rules[MAX_SIZE]
+    rows = np.int64(0)  # that wait
     for entry in range(first, decisions.shape[0]):
-        decision = decisions[entry]
+        decision, count, last_offset = decisions[entry], fields[COUNT, entry], fields[LAST_OFFSET, entry]
+        may_wait = decision == MAP_RECORDS and last_offset >= start_offset and counts[SIZE] + rows + count <= max_size
+        if rows and (not may_wait or rows + count > records.shape[1]):
+            rows = _store_waiting(rows, rules, records, hashes, table, counts, totals, fields[LAST_OFFSET, entry - 1])
         if decision == BY_PLAIN_PATH:
             return LEFT, entry
         if decision == COUNT_ONE:
             totals[MESSAGES_READ] += 1
         elif decision == COUNT_RECORDS:
-            totals[MESSAGES_READ] += fields[COUNT, entry]
-        elif fields[COUNT, entry] != 0:
+            totals[MESSAGES_READ] += count
+        elif count != 0:
             status, start, stop = _locate(data, fields, entry, position, ready, arena, place, tools)
             source = payload if fields[ATTRIBUTES, entry] & batch.CODEC_MASK else data
             if status == ALL:
-                status = _parse(source, start, stop, fields, entry, records)
-            if status == ALL:
-                status = _map_records(source, fields[COUNT, entry], rules, records, hashes, table, counts, secret, totals)
+                status = _parse(source, start, stop, fields, entry, rows, records)
             if status != ALL:
+                _store_waiting(rows, rules, records, hashes, table, counts, totals, fields[LAST_OFFSET, entry - 1])
                 return status, entry
+            _hash_keys(source, rows, rows + count, records, hashes, secret)
             ready = np.int64(NOT_READY)
-        if fields[LAST_OFFSET, entry] >= rules[START_OFFSET]:
-            counts[LATEST_OFFSET] = fields[LAST_OFFSET, entry]
+            if may_wait:
+                rows += count
+                continue
+            if _store_keys(count, rules, records, hashes, table, counts, totals) == FULL:
+                return FULL, entry
+        if last_offset >= start_offset:
+            counts[LATEST_OFFSET] = last_offset
+    _store_waiting(rows, rules, records, hashes, table, counts, totals, fields[LAST_OFFSET, decisions.shape[0] - 1])
     return ALL, np.int64(decisions.shape[0])
 
 
@@ -316,7 +342,7 @@ def filter_batches(
                 status, start, stop = _locate(data, fields, entry, position, ready, arena, place, tools)
                 source = payload if fields[ATTRIBUTES, entry] & batch.CODEC_MASK else data
                 if status == ALL:
-                    status = _parse(source, start, stop, fields, entry, records)
+                    status = _parse(source, start, stop, fields, entry, np.int64(0), records)
                 if status != ALL:
                     return status, entry, NO_TIMESTAMP
                 kept = _choose(source, fields, entry, decision, now, records, hashes, table, latest, secret, totals)

@@ -6,11 +6,11 @@ A walk raises CorruptRecord at an entry that is smaller than any can be, and end
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
 
 from kafkalog.errors import CorruptRecord, InvalidArgument, LogRefusal
-from kafkalog.storage.fs import Buffer, Fs
+from kafkalog.storage.fs import Buffer, Fs, OpenFile
 
 from .entries import FRONT_SIZE, Entry, entry_at, file_entry_size
 from .offsets import NO_TIMESTAMP
@@ -37,30 +37,59 @@ class TimestampAndOffset(NamedTuple):
 
 
 class FileRecords:
-    """A `.log` file that is open. `size` is how much of it holds entries: a preallocated file is longer."""
+    """A `.log` file. `size` is how much of it holds entries: a preallocated file is longer.
+
+    It stays open only while `is_active`: a log may have more segments than a process may have files.
+    """
 
     def __init__(self, fs: Fs, path: str, *, exists: bool = False, initial_size: int = 0, preallocate: bool = False) -> None:
         self.fs = fs
         self.path = path
-        self._file = fs.open(path, create=True)
-        self.size = self._file.size
+        self.is_active = True
+        self._file: OpenFile | None = None if exists else fs.open(path, create=True)
+        self._is_closed = False
+        self.size = fs.size(path)
         if preallocate and not exists:
-            self._file.truncate(initial_size)
+            self._truncate_file(initial_size)
             self.size = 0
         if self.size > MAX_SIZE:
             raise LogRefusal(f"{path}: a segment of {self.size} bytes; at most {MAX_SIZE} are allowed")
-        self._is_open = True
+
+    @contextmanager
+    def _opened(self) -> Iterator[OpenFile]:
+        if self._file is None:
+            self._file = self.fs.open(self.path)
+        try:
+            yield self._file
+        finally:
+            if not self.is_active:
+                self._release()
+
+    def _release(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def become_inactive(self) -> None:
+        """Nothing more is appended: open the file only when it is read."""
+        self.is_active = False
+        self._release()
 
     def read(self, position: int, size: int) -> bytes:
-        return self._file.read(position, size)
+        with self._opened() as file:
+            return file.read(position, size)
 
     def read_into(self, position: int, target: memoryview) -> int:
         """How many bytes of entries were put into `target`."""
-        return self._file.read_into(position, target[: max(0, self.size - position)])
+        with self._opened() as file:
+            return file.read_into(position, target[: max(0, self.size - position)])
 
     def append(self, data: Buffer) -> None:
         if len(data) > MAX_SIZE - self.size:
             raise InvalidArgument(f"{self.path}: {len(data)} more bytes do not fit behind {self.size}")
+        if self._file is None:
+            self._file = self.fs.open(self.path)
+            self.is_active = True
         self._file.write(self.size, data)
         self.size += len(data)
 
@@ -69,30 +98,35 @@ class FileRecords:
         before = self.size
         if not 0 <= size <= before:
             raise LogRefusal(f"{self.path}: cannot cut {before} bytes to {size}")
-        if size < self._file.size:
-            self._file.truncate(size)
+        if size < self.fs.size(self.path):
+            self._truncate_file(size)
             self.size = size
         return before - size
 
+    def _truncate_file(self, size: int) -> None:
+        with self._opened() as file:
+            file.truncate(size)
+
     def trim(self) -> None:
         """Give back what was allocated beyond the entries, durably."""
-        if self._file.size > self.size:
+        if self.fs.size(self.path) > self.size:
             self.truncate_to(self.size)
             self.sync()
 
     def sync(self) -> None:
-        self._file.sync()
+        with self._opened() as file:
+            file.sync()
 
     def close(self) -> None:
         """Make the entries durable, and let the file go."""
-        if self._is_open:
+        if not self._is_closed:
             self.trim()
             self.sync()
             self.close_handlers()
 
     def close_handlers(self) -> None:
-        self._is_open = False
-        self._file.close()
+        self._is_closed = True
+        self._release()
 
     def rename(self, path: str) -> None:
         try:
@@ -132,7 +166,7 @@ class FileRecords:
             position += size
 
     def _read(self, position: int, size: int, least: int) -> bytes:
-        data = self._file.read(position, size)
+        data = self.read(position, size)
         if len(data) < least:
             raise CorruptRecord(f"{self.path}: the file ends before byte {position + least}, though it was larger before")
         return data

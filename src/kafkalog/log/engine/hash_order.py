@@ -69,7 +69,7 @@ class HashMap(Generic[Value]):
 
 
 class NewestFirstMap(HashMap[Value]):
-    """A map that is filled by `compute_if_absent` only: a new key goes before the others of its bucket, and growing comes late."""
+    """A map that only `compute_if_absent` fills: a new key goes before the others of its bucket, and growing comes late."""
 
     __slots__ = ()
 

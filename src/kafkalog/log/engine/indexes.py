@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import ClassVar, Final, Generic, TypeVar
 
 import numpy as np
@@ -41,20 +41,27 @@ class SegmentIndex(ABC):
         self.max_size = max_size
         self.entry_size = self.LAYOUT.size
         is_new = fs.kind(path) == "missing"
-        self._file: OpenFile | None = fs.open(path, create=True)
+        self.is_active = is_new
+        self._file: OpenFile | None = fs.open(path, create=True) if is_new else None
         self._is_dirty = is_new
-        if is_new:
+        if self._file is not None:
             if max_size < self.entry_size:
                 raise InvalidArgument(f"{path}: an index of {max_size} bytes has no room for an entry")
             self._file.truncate(max_size // self.entry_size * self.entry_size)
-        self.size = self._file.size
+        self.size = fs.size(path)
         self.entry_count = 0 if is_new else self.size // self.entry_size
 
-    @property
-    def file(self) -> OpenFile:
+    @contextmanager
+    def _opened(self) -> Iterator[OpenFile]:
+        """The file, which stays open afterwards only if entries are being added: a log has many more indexes than that one."""
+        was_open = self._file is not None
         if self._file is None:
             self._file = self.fs.open(self.path)
-        return self._file
+        try:
+            yield self._file
+        finally:
+            if not was_open and not self.is_active:
+                self.release()
 
     @property
     def max_entries(self) -> int:
@@ -91,7 +98,8 @@ class SegmentIndex(ABC):
         size = size // self.entry_size * self.entry_size
         if size == self.size:
             return False
-        self.file.truncate(size)
+        with self._opened() as file:
+            file.truncate(size)
         self._is_dirty = True
         self.size = size
         if self.size_bytes > size:
@@ -109,14 +117,13 @@ class SegmentIndex(ABC):
     def flush(self) -> None:
         if not self._is_dirty:
             return
-        was_open = self._file is not None
-        self.file.sync()
+        with self._opened() as file:
+            file.sync()
         self._is_dirty = False
-        if not was_open:
-            self.release()
 
     def release(self) -> None:
-        """Let the file go until it is needed again: indexes of segments that are full outnumber what a process may have open."""
+        """Let the file go until it is needed again."""
+        self.is_active = False
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -147,23 +154,28 @@ class SegmentIndex(ABC):
         """Take note of what is now the last entry."""
 
     def _fields(self, number: int) -> tuple[int, int]:
-        first, second = self.LAYOUT.unpack(self.file.read(number * self.entry_size, self.entry_size))
+        with self._opened() as file:
+            first, second = self.LAYOUT.unpack(file.read(number * self.entry_size, self.entry_size))
         return first, second
 
     def _write(self, first: int, second: int) -> None:
         if self.entry_count >= self.max_entries:
             raise IndexOverflow(f"{self.path}: there is no room for entry {self.entry_count}")
-        self.file.write(self.size_bytes, self.LAYOUT.pack(first, second))
-        self._is_dirty = True
+        self._put(self.LAYOUT.pack(first, second))
         self.entry_count += 1
+
+    def _put(self, data: bytes) -> None:
+        """Write behind the entries; more will follow."""
+        self.is_active = self._is_dirty = True
+        with self._opened() as file:
+            file.write(self.size_bytes, data)
 
     def extend(self, firsts: Column, seconds: Column) -> None:
         """Add many entries, of which the caller knows that they belong here and that there is room."""
         if len(firsts):
             stored = np.empty(len(firsts), self.DTYPE)
             stored["first"], stored["second"] = firsts, seconds
-            self.file.write(self.size_bytes, stored.tobytes())
-            self._is_dirty = True
+            self._put(stored.tobytes())
             self.entry_count += len(firsts)
             self._read_last()
 
@@ -178,11 +190,13 @@ class SegmentIndex(ABC):
 
     def _last_not_above(self, target: int, value_of: Callable[[int], int]) -> int:
         """The number of the last entry whose value is not above `target`, or -1."""
-        return self._search(target, value_of)[0]
+        with self._opened():
+            return self._search(target, value_of)[0]
 
     def _first_not_below(self, target: int, value_of: Callable[[int], int]) -> int | None:
         """The number of the first entry whose value is not below `target`, or the one after it: Kafka's search has this slack."""
-        number, is_exact = self._search(target, value_of)
+        with self._opened():
+            number, is_exact = self._search(target, value_of)
         if not is_exact:
             number += 1
         return number if number < self.entry_count else None
@@ -311,7 +325,7 @@ class TimeIndex(SegmentIndex):
         if timestamp > self.last_entry.timestamp:
             if not self.can_append_offset(offset) and self.entry_count < self.max_entries:
                 # Kafka has the timestamp in its file before it looks at the offset; the bytes stay, behind the entries.
-                self.file.write(self.size_bytes, _TIMESTAMP.pack(timestamp))
+                self._put(_TIMESTAMP.pack(timestamp))
             self._write(timestamp, self.relative_offset(offset))
             self.last_entry = TimestampOffset(timestamp, offset)
 

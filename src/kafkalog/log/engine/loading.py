@@ -81,6 +81,8 @@ class LogLoader:
         rebuild_producers(
             self.producers, self.segments, log_start_offset, next_offset, self.files.clock, after_clean_shutdown=self.clean
         )
+        for segment in self.segments.values[:-1]:
+            segment.release_files()
         return LoadedOffsets(log_start_offset, recovery_point, OffsetMetadata(next_offset, active.base_offset, active.size))
 
     def _path(self, name: str) -> str:
@@ -161,6 +163,7 @@ class LogLoader:
         rebuild_producers(producers, self.segments, self.log_start_offset, segment.base_offset, self.files.clock)
         truncated = recover_segment(segment, producers, self.leader_epochs)
         producers.take_snapshot()
+        segment.release_files()
         return truncated
 
     def _recover_log(self) -> tuple[int, int]:
