@@ -79,14 +79,6 @@ def test_files_may_be_let_go_twice(logs: Logs) -> None:
         log.close()
 
 
-def test_a_log_may_be_closed_twice(logs: Logs) -> None:
-    log = logs.open()
-    log.append(batch(1))
-    log.close()
-    log.close()
-    assert logs.names(".snapshot") == ["00000000000000000001.snapshot"]
-
-
 def test_a_closed_log_takes_nothing_more(logs: Logs) -> None:
     log = logs.open()
     log.append(batch(1))
