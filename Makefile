@@ -74,7 +74,7 @@ fuzz: $(READY)  ## the fuzzers
 
 docs: $(READY)  ## the generated pages under docs/
 	$(RUN) -m $(DOCS_MODULE) $(DOCS_ARGS)
-	$(RUN) -m tests.spark.parity
+	$(RUN) -m tests.parity
 
 clean:  ## everything that was made here, .venv too
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,87 @@
+"""Opening a log whose small files say what cannot be: checkpoints, indexes and topic ids that somebody else wrote."""
+
+from __future__ import annotations
+
+from .loading import name
+from .payloads import batch, in_transaction, produced
+from .script import Script, scenario, text
+from .writing import ONE_RECORD, fill
+
+
+@scenario
+def a_log_start_beyond_the_end_begins_the_log_anew(log: Script) -> None:
+    log.open({"segment.bytes": 3 * ONE_RECORD})
+    for number in range(8):
+        log.append(produced(1, 1, 0, number), leader_epoch=number // 3)
+    log.close()
+    log.do("damage", file="data/log-start-offset-checkpoint", truncate_to=0)
+    log.do("damage", file="data/log-start-offset-checkpoint", append=text(b"0\n1\nt 0 16\n"))
+    log.open(gives={"segments": [16], "after": [16, 16, 16, 16, 1]})
+    log.state(producers=[], mapEndOffset=16)
+    log.append(batch(1), gives={"firstOffset": 16})
+
+
+@scenario
+def an_index_entry_with_a_negative_position_is_no_place(log: Script) -> None:
+    log.open({"segment.bytes": 3 * ONE_RECORD})
+    fill(log, 5)
+    log.close()
+    log.damage(name(0, "index"), append=text(b"\x08\x39\x46\x56\x94\xd2\xd2\xab"))
+    log.open(gives={"segments": [0, 3]})
+    log.state(logEndOffset=5)
+    log.read(0)
+
+
+@scenario
+def a_topic_id_that_cannot_be_read_keeps_the_log_from_opening(log: Script) -> None:
+    log.open(topic_id="AAAAAAAAAAAAAAAAAAAAAQ")
+    fill(log, 1)
+    log.close()
+    log.damage("partition.metadata", truncate_to=42)
+    log.open(refused="IllegalArgumentException")
+    log.damage("partition.metadata", truncate_to=5)
+    log.open(refused="KafkaStorageException")
+
+
+@scenario
+def a_recovery_point_beyond_the_end_is_taken_back(log: Script) -> None:
+    log.open({"segment.bytes": 3 * ONE_RECORD})
+    fill(log, 8)
+    log.close(clean=False)
+    log.do("damage", file="data/recovery-point-offset-checkpoint", truncate_to=0)
+    log.do("damage", file="data/recovery-point-offset-checkpoint", append=text(b"0\n1\nt 0 99\n"))
+    log.open()
+    log.state(logEndOffset=8)
+    log.append(batch(1), gives={"firstOffset": 8})
+    log.flush()
+    log.state()
+
+
+@scenario
+def epochs_beyond_the_end_are_forgotten(log: Script) -> None:
+    log.open()
+    fill(log, 4, leader_epoch=2)
+    log.close()
+    log.damage("leader-epoch-checkpoint", truncate_to=0)
+    log.damage("leader-epoch-checkpoint", append=text(b"0\n3\n2 0\n3 2\n7 9\n"))
+    log.open()
+    log.state(epochs=[[2, 0], [3, 2]])
+    log.close()
+    log.damage("leader-epoch-checkpoint", truncate_to=3)
+    log.open(refused="KafkaStorageException")
+
+
+@scenario
+def transaction_indexes_of_another_segment_are_made_anew(log: Script) -> None:
+    log.open()
+    log.transactional(in_transaction(1, 1, 0, 0))
+    log.end_transaction(1, 0, commit=False)
+    log.roll()
+    log.transactional(in_transaction(1, 1, 0, 1))
+    log.end_transaction(1, 0, commit=False)
+    log.close()
+    log.damage(name(0, "txnindex"), copy=name(2, "txnindex"))
+    log.open()
+    log.high_watermark(4)
+    log.read(0, "committed")
+    log.state()
