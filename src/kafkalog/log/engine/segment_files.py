@@ -11,7 +11,7 @@ from contextlib import suppress
 from operator import attrgetter
 from typing import Final
 
-from kafkalog.errors import InvalidArgument, InvalidState, MissingEntry
+from kafkalog.errors import InvalidArgument, InvalidState, LogRefusal, MissingEntry
 from kafkalog.format.names import segment_file_name
 from kafkalog.storage.fs import Fs
 
@@ -128,7 +128,7 @@ class SegmentFiles:
                 part.flush()
                 part.set_modified_ms(segment.modified_ms)
             return new, self.replace(new, [segment])
-        except Exception:
+        except (LogRefusal, OSError):
             for part in new:
                 part.close()
                 part.delete_if_exists()
