@@ -288,5 +288,5 @@ JOBS = (
         in_place("retain", "--start-offset", "25"),
     ),
     job("truncate", three_segments, maintaining(Truncation(15)), truncated_holds, in_place("truncate", "--to-offset", "15")),
-    job("recover", damaged_segments, maintaining(Recovery()), recovered_holds, in_place("recover"), ".log"),
+    job("recover", damaged_segments, maintaining(Recovery()), recovered_holds, in_place("recover"), ".log", LOGS),
 )
