@@ -53,6 +53,10 @@ def test_append_makes_a_topic_and_goes_on_at_its_end(run: Run, source: Path, tmp
     assert json.loads(again.text)["state"] == "written", "other options are another append"
     same = run("append", source, *to, "--json")
     assert json.loads(same.text)["state"] == "already there"
+    single = ("append", source, "--to", tmp_path / "other" / "orders-0", "--json")
+    assert json.loads(run(*single).text)["state"] == "written"
+    shutil.rmtree(tmp_path / "other" / "orders-0")
+    assert json.loads(run(*single).text)["state"] == "written", "it was there, but is no more"
     assert len(read_offsets(tmp_path / "data")) == 200
     assert json.loads(run("append", source, *to, "--again", "--json").text)["state"] == "written"
     assert len(read_offsets(tmp_path / "data")) == 300
