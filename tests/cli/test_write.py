@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from kafkalog.storage.lock import broker_lock
 from tests.unit.small_logs import FIRST_TIME, made_batch, read_offsets, read_rows, write_segment
 from tests.unit.test_salvage import damaged, tree
 
@@ -54,6 +53,10 @@ def test_append_makes_a_topic_and_goes_on_at_its_end(run: Run, source: Path, tmp
     assert json.loads(again.text)["state"] == "written", "other options are another append"
     same = run("append", source, *to, "--json")
     assert json.loads(same.text)["state"] == "already there"
+    single = ("append", source, "--to", tmp_path / "other" / "orders-0", "--json")
+    assert json.loads(run(*single).text)["state"] == "written"
+    shutil.rmtree(tmp_path / "other" / "orders-0")
+    assert json.loads(run(*single).text)["state"] == "written", "it was there, but is no more"
     assert len(read_offsets(tmp_path / "data")) == 200
     assert json.loads(run("append", source, *to, "--again", "--json").text)["state"] == "written"
     assert len(read_offsets(tmp_path / "data")) == 300
@@ -194,28 +197,28 @@ def test_in_place_it_is_done_once_and_no_marker_stays(run: Run, orders: Path, co
     assert marker.exists(), "nothing was touched"
 
 
+HOLDING = """
+import sys
+from kafkalog.storage.lock import broker_lock
+with broker_lock(sys.argv[1]):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
 def test_a_broker_s_directory_is_its_own_while_it_runs(run: Run, orders: Path) -> None:
     (orders.parent / ".lock").touch()
-    child = os.fork()
-    if child == 0:  # record locks do not hold against their own process
-        with broker_lock(str(orders.parent)):
-            os.write(1, b"")
-            signal_file = orders.parent / "held"
-            signal_file.touch()
-            while signal_file.exists():
-                os.sched_yield()
-        os._exit(0)
-    while not (orders.parent / "held").exists():
-        os.sched_yield()
-    try:
-        for command, options in CHANGES.items():
-            ended = run(command, orders, *options, "--in-place")
+    holding = [sys.executable, "-c", HOLDING, str(orders.parent)]
+    with subprocess.Popen(holding, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        before = tree(orders)
+        for command, options in {**CHANGES, "append": ()}.items():
+            places = (__file__, "--format", "lines", "--to", orders) if command == "append" else (orders, "--in-place")
+            ended = run(command, *places, *options)
             assert (ended.code, "a broker is running" in ended.errors) == (4, True), command
-        ended = run("append", __file__, "--format", "lines", "--to", orders)
-        assert (ended.code, "a broker is running" in ended.errors) == (4, True)
-    finally:
-        (orders.parent / "held").unlink()
-        os.waitpid(child, 0)
+        assert tree(orders) == before
+        holder.communicate()
 
 
 def test_checkpoints_of_the_directory_stay_true(run: Run, orders: Path) -> None:

@@ -141,9 +141,12 @@ def times_are_right(image: Files) -> bool:
 
 
 def settled(files: Files) -> object:
-    """The records and the names of the live segments; what an open log leaves beside them depends on how it was opened."""
+    """The records and the names of the live segments; what an open log leaves beside them depends on how it was opened.
+
+    A file on its way to its name stays until that file is written again; nobody reads it.
+    """
     live = sorted(path for path in files if path.endswith(".log") and "/." not in path)
-    leftovers = [path for path in files if path.endswith((".cleaned", ".swap", ".inprogress"))]
+    leftovers = [path for path in files if path.endswith((".cleaned", ".swap")) or ".inprogress/" in path]
     return opened_records(files), opened_records(files, NEW), live, leftovers
 
 
@@ -275,6 +278,7 @@ JOBS = (
         maintaining(Compaction(), **{"cleanup.policy": "compact"}),
         old_or_new(dirty_segments),
         in_place("compact"),
+        ".log",  # synced before, under the name that it had then
     ),
     job(
         "retain",
@@ -284,5 +288,5 @@ JOBS = (
         in_place("retain", "--start-offset", "25"),
     ),
     job("truncate", three_segments, maintaining(Truncation(15)), truncated_holds, in_place("truncate", "--to-offset", "15")),
-    job("recover", damaged_segments, maintaining(Recovery()), recovered_holds, in_place("recover"), ".log"),
+    job("recover", damaged_segments, maintaining(Recovery()), recovered_holds, in_place("recover"), ".log", LOGS),
 )

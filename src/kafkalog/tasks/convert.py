@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import NamedTuple
@@ -90,10 +91,11 @@ def convert_partition(
         raise UsageError(f"{partition.folder}: only local folders can be changed in place; give --out")
     work = _Conversion(partition, recoding, limits, result, place.progress)
     work.interval = index_interval_bytes or find_index_interval(partition, limits)
-    work.plan()
-    place.on_plan(result)
-    if not place.dry_run:
-        (work.change_in_place if place.in_place else work.write_folder)(place.fs)
+    with held(place.fs, partition.folder) if place.in_place and not place.dry_run else nullcontext():
+        work.plan()
+        place.on_plan(result)
+        if not place.dry_run:
+            (work.change_in_place if place.in_place else work.write_folder)(place.fs)
     return result
 
 
@@ -220,15 +222,15 @@ class _Conversion:
     # in place
 
     def change_in_place(self, fs: Fs) -> None:
+        """Replace the segments that change; the caller holds the folder."""
         result = self.result
         if not result.is_planned:
             result.state = "already there"
             return
-        with held(fs, self.partition.folder):
-            remove_marker(fs, self.partition.folder)
-            for segment in self.partition.segments:
-                if any((self.recoding.actions(fields) != KEPT).any() for fields in self._headers(segment)):
-                    self._replace(fs, segment)
+        remove_marker(fs, self.partition.folder)
+        for segment in self.partition.segments:
+            if any((self.recoding.actions(fields) != KEPT).any() for fields in self._headers(segment)):
+                self._replace(fs, segment)
         result.state = "written" if result.changed_segments else "already there"
 
     def _replace(self, fs: Fs, segment: Segment) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -23,14 +23,17 @@ INTERRUPTED = (".cleaned", ".swap")
 
 
 class DurableLog(PartitionLog):
-    """A log of which a segment is durable before the next one begins, so that a power cut leaves no hole.
-
-    A broker lets that wait, since other replicas have what a power cut takes.
-    """
+    """A log that a power cut leaves whole. A broker lets some of this wait, since other replicas have what a power cut takes."""
 
     def roll(self, expected_next_offset: int = 0) -> LogSegment:
+        """A segment is durable before the next one begins: else there might be a hole."""
         self.flush()
         return super().roll(expected_next_offset)
+
+    def replace_segments(self, new: Sequence[LogSegment], old: Sequence[LogSegment]) -> None:
+        """New files have their names for certain before these change: else a log might be found without its indexes."""
+        self.files.sync_names()
+        super().replace_segments(new, old)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
@@ -161,15 +162,17 @@ def maintain_partition(
     is_local = isinstance(partition.store, LocalStore) or not isinstance(place.fs, LocalFs)
     if not is_local and (place.in_place or place.dry_run):
         raise UsageError(f"{partition.folder}: only local folders can be changed in place or planned for; give --out")
-    planned = work.plan() if is_local else None
-    if planned is not None:
-        place.on_plan(planned)
-    if planned is not None and place.dry_run:
-        return planned
     if place.out is not None:
+        if is_local:
+            planned = work.plan()
+            place.on_plan(planned)
+            if place.dry_run:
+                return planned
         return work.write_copy(output_folder(place.out))
-    assert planned is not None
-    return work.change_in_place(planned)
+    with nullcontext() if place.dry_run else held(place.fs, partition.folder):
+        planned = work.plan()
+        place.on_plan(planned)
+        return planned if place.dry_run else work.change_in_place(planned)
 
 
 class _Maintenance:
@@ -227,24 +230,24 @@ class _Maintenance:
         return result
 
     def change_in_place(self, planned: MaintenanceResult) -> MaintenanceResult:
+        """Carry out the plan; the caller holds the folder since it was made."""
         if self.operation.is_done(planned):
             planned.state = "already there"
             return planned
         folder = self.partition.folder
         log_directory = os.path.dirname(folder)
         result = self._result()
-        with held(self.fs, folder):
-            checkpoints = self._checkpoints(self.fs, log_directory)
-            clean = self._opening().clean
-            remove_marker(self.fs, folder)
-            drop_segments(self.fs, folder, planned.details.get("cut_segments", []))
-            self.operation.prepare(planned, checkpoints, self.fs, folder)
-            with replace(self._opening(), clean=clean).opened(self.fs, folder) as log:
-                result.before, result.cut_bytes = planned.before, planned.cut_bytes
-                result.details = planned.details | self.operation.run(log, checkpoints, self.progress)
-                result.after = LogState.of(log)
-            if is_log_directory(self.fs, log_directory):
-                checkpoints.set(names.RECOVERY_POINT_CHECKPOINT, result.after.end_offset)
+        checkpoints = self._checkpoints(self.fs, log_directory)
+        clean = self._opening().clean
+        remove_marker(self.fs, folder)
+        drop_segments(self.fs, folder, planned.details["cut_segments"])
+        self.operation.prepare(planned, checkpoints, self.fs, folder)
+        with replace(self._opening(), clean=clean).opened(self.fs, folder) as log:
+            result.before, result.cut_bytes = planned.before, planned.cut_bytes
+            result.details = planned.details | self.operation.run(log, checkpoints, self.progress)
+            result.after = LogState.of(log)
+        if is_log_directory(self.fs, log_directory):
+            checkpoints.set(names.RECOVERY_POINT_CHECKPOINT, result.after.end_offset)
         result.state = "written"
         return result
 

@@ -158,10 +158,10 @@ class _Append:
             return self._plan()
         job_file = JobFile(self.fs, self.target.folder, self.target.name)
         request = self._request()
-        if not self.options.again and (job := job_file.finished(request)) is not None:
+        is_all_there = all(self.fs.kind(folder) == "folder" for folder in self.folders)
+        if is_all_there and not self.options.again and (job := job_file.finished(request)) is not None:
             return self._earlier(job)
-        new = [folder for folder in self.folders if self.fs.kind(folder) == "missing"]
-        if new:
+        if not is_all_there:
             output_folder(self.target.folder)
         logs = _Logs(self)
         with told_as_storage_errors(logs.failures), ExitStack() as opened:

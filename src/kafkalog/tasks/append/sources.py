@@ -209,8 +209,10 @@ def _parquet(source: SourceFile) -> Iterator[pa.Table]:
     with pyarrow.parquet.ParquetFile(source.path) as stored:
         names = stored.schema_arrow.names
         _require_columns(source, names)
-        for batch in stored.iter_batches(ROWS_AT_ONCE, columns=[name for name in COLUMNS if name in names]):
-            yield _chosen(pa.Table.from_batches([batch]))
+        found = [name for name in COLUMNS if name in names]
+        for group in range(stored.num_row_groups):  # of several at once Arrow holds all
+            for batch in stored.iter_batches(ROWS_AT_ONCE, row_groups=[group], columns=found):
+                yield pa.Table.from_batches([batch])
 
 
 def _require_columns(source: SourceFile, names: Sequence[str]) -> None:
