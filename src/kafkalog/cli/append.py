@@ -8,6 +8,7 @@ import click
 
 from .arguments import parse_settings, parse_time
 from .change import CODECS
+from .completion import complete_path
 from .manual import EXIT_CODES_TEXT
 
 FORMATS = ("json", "lines", "csv", "arrow", "parquet")
@@ -43,8 +44,14 @@ Examples:
 
 
 @click.command(epilog=EPILOG)
-@click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
-@click.option("--to", required=True, metavar="FOLDER", help="A partition's folder; with --topic, the folder above.")
+@click.argument("sources", metavar="SOURCE...", shell_complete=complete_path, nargs=-1, required=True)
+@click.option(
+    "--to",
+    required=True,
+    metavar="FOLDER",
+    shell_complete=complete_path,
+    help="A partition's folder; with --topic, the folder above.",
+)
 @click.option("--topic", metavar="TOPIC", help="Append to all partitions of this topic.")
 @click.option("--partitions", type=click.IntRange(1), metavar="N", help="With --topic: how many.  [default: as found, or 1]")
 @click.option(

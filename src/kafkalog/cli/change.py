@@ -9,7 +9,8 @@ import click
 
 from kafkalog.errors import UsageError
 
-from .arguments import parse_settings, parse_time
+from .arguments import parse_settings, parse_time, partition_option, topic_option
+from .completion import complete_path
 from .manual import EXIT_CODES_TEXT
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -25,12 +26,10 @@ def place_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that all of them have."""
     for option in reversed(
         (
-            click.option("--out", metavar="DIR", help="Write new partitions below this folder."),
+            click.option("--out", metavar="DIR", shell_complete=complete_path, help="Write new partitions below this folder."),
             click.option("--in-place", is_flag=True, help="Change the partitions where they are."),
-            click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic; may be given again."),
-            click.option(
-                "--partition", "partitions", multiple=True, type=int, metavar="N", help="Only this partition; may be given again."
-            ),
+            topic_option,
+            partition_option,
             click.option("--dry-run", is_flag=True, help="Say what would be done, and write nothing."),
             click.option("--json", "as_json", is_flag=True, help="One JSON object per partition instead of text."),
             click.option("--quiet", is_flag=True, help="No progress on standard error; errors still."),
@@ -66,7 +65,7 @@ Examples:
 
 
 @click.command(epilog=CONVERT_EPILOG)
-@click.argument("path", metavar="PATH")
+@click.argument("path", metavar="PATH", shell_complete=complete_path)
 @click.option("--codec", type=click.Choice(CODECS), help="Compress with this one.  [default: what each batch has]")
 @click.option("--level", type=int, metavar="N", help="The codec's level.  [default: Kafka's]")
 @click.option(
@@ -106,7 +105,7 @@ Examples:
 
 
 @click.command(epilog=COMPACT_EPILOG)
-@click.argument("path", metavar="PATH")
+@click.argument("path", metavar="PATH", shell_complete=complete_path)
 @click.option("--whole", is_flag=True, help="Begin at the start of the log, whatever is clean already.")
 @click.option("--roll", is_flag=True, help="Close the newest segment first, so that its records are compacted too.")
 @click.option(
@@ -146,7 +145,7 @@ Examples:
 
 
 @click.command(epilog=RETAIN_EPILOG)
-@click.argument("path", metavar="PATH")
+@click.argument("path", metavar="PATH", shell_complete=complete_path)
 @click.option("--start-offset", type=click.IntRange(0), metavar="N", help="Delete all records before this offset.")
 @config_option
 @now_option
@@ -176,7 +175,7 @@ Examples:
 
 
 @click.command(epilog=TRUNCATE_EPILOG)
-@click.argument("path", metavar="PATH")
+@click.argument("path", metavar="PATH", shell_complete=complete_path)
 @click.option("--to-offset", type=click.IntRange(0), required=True, metavar="N", help="Where the log is to end.")
 @config_option
 @place_options
@@ -206,7 +205,7 @@ Examples:
 
 
 @click.command(epilog=RECOVER_EPILOG)
-@click.argument("path", metavar="PATH")
+@click.argument("path", metavar="PATH", shell_complete=complete_path)
 @click.option("--whole", is_flag=True, help="Check also what lies before the recovery point.")
 @config_option
 @now_option
