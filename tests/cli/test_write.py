@@ -15,6 +15,7 @@ from tests.unit.test_salvage import damaged, tree
 
 from .runner import COMMAND, Run
 
+RECORDS = 20_000  # more than one table of a source, so that some are in the log before the rest is read
 CHANGES = {
     "convert": ("--codec", "gzip"),
     "compact": ("--roll",),
@@ -122,7 +123,29 @@ def test_what_cannot_be_appended_is_refused_and_leaves_nothing(
     ended = run("append", source, *arguments)
     assert ended.code == 2, ended.errors
     assert words in ended.errors
-    assert not (tmp_path / "data" / "orders-0").exists()
+    assert not list(tmp_path.glob("data/*"))
+
+
+@pytest.mark.parametrize("options", [(), ("--idempotent",), ("--transactional",), ("--config", "segment.index.bytes=80")])
+def test_a_bad_line_at_the_end_of_a_source_leaves_the_log_as_it_was(
+    run: Run, orders: Path, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    to = ("--to", orders, "--batch-bytes", "100", *options)
+    before = read_rows(orders, columns=["offset", "value", "producer_id"])
+    segments = {path.name: path.stat().st_size for path in orders.glob("*.log")}
+    source = tmp_path / "records.jsonl"
+    good = "".join(f'"v{number}"\n' for number in range(RECORDS))
+    source.write_text(good + "{no JSON\n")
+    refused = run("append", source, *to)
+    assert refused.code == 2
+    assert f"line {RECORDS + 1}: not JSON" in refused.errors
+    assert read_rows(orders, columns=["offset", "value", "producer_id"]) == before
+    assert {path.name: path.stat().st_size for path in orders.glob("*.log")} == segments
+    assert not list(orders.parent.glob(".*.append.json")), "so that the repaired source is no other append"
+    assert run("verify", orders).code == 0
+    source.write_text(good)
+    assert run("append", source, *to).code == 0
+    assert len(read_offsets(orders)) == len(before) + RECORDS
 
 
 def test_another_append_does_not_take_the_place_of_one_that_was_interrupted(run: Run, source: Path, tmp_path: Path) -> None:

@@ -53,6 +53,19 @@ def test_csv_tells_null_from_empty_and_takes_quotes_line_breaks_and_headers(tmp_
     assert (second["key"], second["partition"], second["headers_raw"]) == (b"", 1, None)
 
 
+def test_headers_are_pairs_or_an_object(tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    path.write_text(
+        '{"value": 1, "headers": [["a", "1"], ["a", null]]}\n'
+        '{"value": 1, "headers": [{"key": "a", "value": "1"}, {"key": "a", "value": null}]}\n'
+        '{"value": 1, "headers": {"a": "1", "b": null}}\n'
+        '{"value": 1, "headers": {}}\n'
+    )
+    twice = [{"key": b"a", "value": b"1"}, {"key": b"a", "value": None}]
+    both = [{"key": b"a", "value": b"1"}, {"key": b"b", "value": None}]
+    assert [row["headers_raw"] for row in read(path)] == [twice, twice, both, None]
+
+
 def test_lines_and_encodings(tmp_path: Path) -> None:
     path = tmp_path / "values.txt"
     path.write_bytes(b"one\r\n\nthr\xffee")
@@ -84,6 +97,7 @@ def test_what_is_wrong_is_told_with_its_place(tmp_path: Path) -> None:
         ("b.csv", "key,key\n1,2\n", "column key is there twice"),
         ("c.csv", "value,timestamp\nx,soon\n", "record 1: 'soon' is no timestamp"),
         ("d.jsonl", '"fine"\n{\n', "line 2: not JSON"),
+        ("d2.jsonl", '{"value": 1, "headers": "a=1"}', 'line 1: headers are .* or {"name": "value"}'),
         ("e.parquet", "no", "not parquet that can be read"),
         ("f.arrow", "garbage here", "not arrow that can be read"),
     ):

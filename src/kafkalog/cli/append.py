@@ -30,9 +30,9 @@ and offsets go on at its end. No broker may run there.
 
 \b
 A partition that is new appears when it is complete. In one that is there, a crash leaves whole batches, as
-under a broker; run again, the same command goes on behind them. Run once more with the same files it
-changes nothing, unless --again is given. With --transactional, readers of committed records see all or
-nothing.
+under a broker; run again, the same command goes on behind them. A record that cannot be appended (a line
+that is no JSON, say) ends it with nothing appended. Run once more with the same files it changes nothing,
+unless --again is given. With --transactional, readers of committed records see all or nothing.
 
 \b
 Examples:

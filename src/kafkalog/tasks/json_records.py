@@ -121,8 +121,10 @@ class RecordText:
     def headers(self, value: Any) -> list[dict[str, bytes | None]] | None:
         if value is None:
             return None
+        if isinstance(value, dict):
+            value = [[name, content] for name, content in value.items()]
         if not isinstance(value, list):
-            self.fail('headers are a list: [["name", "value"]]')
+            self.fail('headers are [["name", "value"]] or {"name": "value"}')
         return [self.header(header) for header in value] or None
 
     def header(self, value: Any) -> dict[str, bytes | None]:

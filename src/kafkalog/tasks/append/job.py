@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,21 +41,25 @@ class JobFile:
         self.fs = fs
         self.folder = folder
         self.name = f".{name}.append.json"
+        self.path = os.path.join(folder, self.name)
 
     def read(self) -> Job | None:
-        path = os.path.join(self.folder, self.name)
-        if self.fs.kind(path) != "file":
+        if self.fs.kind(self.path) != "file":
             return None
         try:
-            told = json.loads(self.fs.read(path, 0, SMALL_FILE))
+            told = json.loads(self.fs.read(self.path, 0, SMALL_FILE))
             starts = {name: None if start is None else Start(*start) for name, start in told.pop("starts").items()}
             return Job(**told, starts=starts)
         except (ValueError, TypeError, KeyError, AttributeError):
-            raise UsageError(f"{path}: not what an append wrote there; move it away") from None
+            raise UsageError(f"{self.path}: not what an append wrote there; move it away") from None
 
     def write(self, job: Job) -> None:
         make_folders(self.fs, self.folder)
         publish_files(self.fs, self.folder, {self.name: [json.dumps(vars(job), indent=1).encode() + b"\n"]})
+
+    def remove(self) -> None:
+        with suppress(FileNotFoundError):
+            self.fs.remove(self.path)
 
     def unfinished(self, request: Mapping[str, Any]) -> Job | None:
         """The job of this request that was interrupted; UsageError if another one was."""
@@ -63,8 +68,7 @@ class JobFile:
             return None
         if job.request != request and not self._left_nothing(job):
             sources = ", ".join(str(source.get("path", source)) for source in job.request["sources"])
-            path = os.path.join(self.folder, self.name)
-            raise UsageError(f"an append of {sources} was interrupted here: run it again to complete it, or remove {path}")
+            raise UsageError(f"an append of {sources} was interrupted here: run it again to complete it, or remove {self.path}")
         return job if job.request == request else None
 
     def _left_nothing(self, job: Job) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kafkalog.errors import UsageError
+from kafkalog.errors import LogRefusal, LogStorageFailure, UsageError
 from kafkalog.format import names
 from kafkalog.log.engine.config import LogConfig
 from kafkalog.log.engine.partition_log import PartitionLog
@@ -168,7 +168,13 @@ class _Append:
             unfinished = None if self.options.again else job_file.unfinished(request)
             logs.open(opened, unfinished)
             job = unfinished or self._begin(job_file, request, logs)
-            self._write(job, logs)
+            try:
+                self._write(job, logs)
+            except LogStorageFailure:
+                raise
+            except (UsageError, LogRefusal):
+                self._take_back(job_file, job, logs)
+                raise
             job.state = DONE
             self.result.state = "written"
             job.result = asdict(self.result)
@@ -233,6 +239,15 @@ class _Append:
                 writer.finish()
                 part.first_offset, part.end_offset = writer.start.offset, writer.log.log_end_offset
                 part.size = writer.appended_bytes
+
+    def _take_back(self, job_file: JobFile, job: Job, logs: _Logs) -> None:
+        """One record cannot be appended: then none was, and the source, once put right, is appended as if for the first time."""
+        for folder, log in logs.logs.items():
+            if (start := job.starts.get(os.path.basename(folder))) is not None:
+                log.truncate_to(start.offset)
+                logs.close_one(folder, log)
+        if not logs.complete:
+            job_file.remove()
 
     def _part(self, folder: str, count: int, *, is_new: bool) -> PartitionAppend:
         name = names.parse_folder_name(os.path.basename(folder))
@@ -312,15 +327,19 @@ class _Logs:
     def close(self) -> None:
         """Close all, and let the new ones appear."""
         for folder, log in self.logs.items():
-            end_offset = log.log_end_offset
-            with log:
-                """Closing it makes everything durable."""
+            self.close_one(folder, log)
             if (staged := self.staged.get(folder)) is not None:
                 staged.sync_files()
                 staged.publish()
-            elif is_log_directory(self.work.fs, os.path.dirname(folder)):
-                checkpoints = Checkpoints(self.work.fs, os.path.dirname(folder), log.topic, log.partition)
-                checkpoints.set(names.RECOVERY_POINT_CHECKPOINT, end_offset)
+
+    def close_one(self, folder: str, log: PartitionLog) -> None:
+        """Close a log, and let its directory know how far it goes."""
+        end_offset = log.log_end_offset
+        with log:
+            """Closing it makes everything durable."""
+        if folder not in self.staged and is_log_directory(self.work.fs, os.path.dirname(folder)):
+            checkpoints = Checkpoints(self.work.fs, os.path.dirname(folder), log.topic, log.partition)
+            checkpoints.set(names.RECOVERY_POINT_CHECKPOINT, end_offset)
 
 
 def _let_go(log: PartitionLog) -> None:
