@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from .arguments import parse_settings, parse_time
+from .arguments import parse_settings, parse_time, quiet_option
 from .change import CODECS
 from .completion import complete_path
 from .manual import EXIT_CODES_TEXT
@@ -110,7 +110,7 @@ Examples:
 @click.option("--again", is_flag=True, help="Append also what was appended last, or after another append was interrupted.")
 @click.option("--dry-run", is_flag=True, help="Read the sources, say what would go where, and write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="A JSON object instead of text.")
-@click.option("--quiet", is_flag=True, help="No progress on standard error; errors still.")
+@quiet_option
 def append(sources: tuple[str, ...], **options: Any) -> int:
     """Append records to a partition, or to a topic by Kafka's own partitioner.
 

@@ -27,6 +27,14 @@ topic_option = click.option(
 partition_option = click.option(
     "--partition", "partitions", multiple=True, type=int, metavar="N", help="Only this partition; may be given again."
 )
+threads_option = click.option(
+    "--threads", type=click.IntRange(1), metavar="N", help="Windows decoded at once.  [default: cores, at most 4]"
+)
+dry_run_option = click.option("--dry-run", is_flag=True, help="Say what would be done, and write nothing.")
+json_by_partition_option = click.option(
+    "--json", "as_json", is_flag=True, help="One JSON object per partition instead of text."
+)
+quiet_option = click.option("--quiet", is_flag=True, help="No progress on standard error; errors still.")
 
 
 def parse_time(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:

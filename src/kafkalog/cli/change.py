@@ -9,7 +9,15 @@ import click
 
 from kafkalog.errors import UsageError
 
-from .arguments import parse_settings, parse_time, partition_option, topic_option
+from .arguments import (
+    dry_run_option,
+    json_by_partition_option,
+    parse_settings,
+    parse_time,
+    partition_option,
+    quiet_option,
+    topic_option,
+)
 from .completion import complete_path
 from .manual import EXIT_CODES_TEXT
 
@@ -30,9 +38,9 @@ def place_options(command: Callable[..., Any]) -> Callable[..., Any]:
             click.option("--in-place", is_flag=True, help="Change the partitions where they are."),
             topic_option,
             partition_option,
-            click.option("--dry-run", is_flag=True, help="Say what would be done, and write nothing."),
-            click.option("--json", "as_json", is_flag=True, help="One JSON object per partition instead of text."),
-            click.option("--quiet", is_flag=True, help="No progress on standard error; errors still."),
+            dry_run_option,
+            json_by_partition_option,
+            quiet_option,
         )
     ):
         command = option(command)

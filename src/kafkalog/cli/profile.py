@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import click
 
-from .arguments import parse_time, partition_option, topic_option
+from .arguments import parse_time, partition_option, threads_option, topic_option
 from .completion import complete_path
 from .manual import EXIT_CODES_TEXT
 from .table import DAMAGE_MODES
@@ -74,7 +74,7 @@ class Request:
     help="The topics' retention.ms, for when segments with such timestamps go.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, with all topics and partitions.")
-@click.option("--threads", type=click.IntRange(1), metavar="N", help="Windows decoded at once.  [default: cores, at most 4]")
+@threads_option
 @click.option("--quiet", is_flag=True, help="No progress and no summary on standard error; errors still.")
 def profile(
     path: str,

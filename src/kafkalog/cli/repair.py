@@ -9,7 +9,7 @@ import click
 
 from kafkalog.errors import UsageError
 
-from .arguments import parse_time, partition_option, topic_option
+from .arguments import dry_run_option, json_by_partition_option, parse_time, partition_option, quiet_option, topic_option
 from .completion import complete_path
 from .manual import EXIT_CODES_TEXT
 
@@ -20,15 +20,15 @@ def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
         (
             topic_option,
             partition_option,
-            click.option("--dry-run", is_flag=True, help="Say what would be done, and write nothing."),
+            dry_run_option,
             click.option(
                 "--index-interval-bytes",
                 type=click.IntRange(1),
                 metavar="N",
                 help="index.interval.bytes of the topic.  [default: what its index files show, else 4096]",
             ),
-            click.option("--json", "as_json", is_flag=True, help="One JSON object per partition instead of text."),
-            click.option("--quiet", is_flag=True, help="No progress on standard error; errors still."),
+            json_by_partition_option,
+            quiet_option,
         )
     ):
         command = option(command)

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from .arguments import parse_names, parse_time, partition_option, require_known, topic_option
+from .arguments import parse_names, parse_time, partition_option, require_known, threads_option, topic_option
 from .completion import complete_path
 from .manual import EXIT_CODES_TEXT
 from .target import STDOUT
@@ -112,9 +112,7 @@ def read_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 is_flag=True,
                 help="Go on where the device cannot read, 4 KiB at a time; what lies there counts as damage. Not with strict.",
             ),
-            click.option(
-                "--threads", type=click.IntRange(1), metavar="N", help="Windows decoded at once.  [default: cores, at most 4]"
-            ),
+            threads_option,
         )
     ):
         command = option(command)

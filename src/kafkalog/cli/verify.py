@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import click
 
-from .arguments import partition_option, topic_option
+from .arguments import partition_option, threads_option, topic_option
 from .completion import complete_path
 from .manual import EXIT_CODES_TEXT
 from .target import STDOUT
@@ -84,7 +84,7 @@ class Request:
     help="The mildest severity that makes the exit code 1 and a JUnit test fail.",
 )
 @click.option("--all", "show_all", is_flag=True, help="Text: every finding, not only the first of a kind in a partition.")
-@click.option("--threads", type=click.IntRange(1), metavar="N", help="Windows decoded at once.  [default: cores, at most 4]")
+@threads_option
 @click.option("--quiet", is_flag=True, help="No progress on standard error, and no text if nothing is wrong.")
 def verify(
     path: str,

@@ -127,14 +127,9 @@ class Fs(Protocol):
         ...
 
 
-class _LocalNewFile:
+class _LocalFile:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-
-    def write(self, data: Buffer) -> None:
-        remaining = memoryview(data).cast("B")
-        while remaining:
-            remaining = remaining[os.write(self._descriptor, remaining) :]
 
     def sync(self) -> None:
         os.fsync(self._descriptor)
@@ -145,10 +140,14 @@ class _LocalNewFile:
             os.close(descriptor)
 
 
-class _LocalOpenFile:
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+class _LocalNewFile(_LocalFile):
+    def write(self, data: Buffer) -> None:
+        remaining = memoryview(data).cast("B")
+        while remaining:
+            remaining = remaining[os.write(self._descriptor, remaining) :]
 
+
+class _LocalOpenFile(_LocalFile):
     @property
     def size(self) -> int:
         return os.fstat(self._descriptor).st_size
@@ -175,14 +174,6 @@ class _LocalOpenFile:
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._descriptor, size)
-
-    def sync(self) -> None:
-        os.fsync(self._descriptor)
-
-    def close(self) -> None:
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
 
 
 class LocalFs:
