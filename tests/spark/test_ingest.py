@@ -495,11 +495,21 @@ def test_a_later_run_cannot_change_the_shape_of_the_tables(logs: Path, target: P
     take(logs, target, codec="snappy", file_bytes=1 << 20)
 
 
+def test_a_higher_level_makes_smaller_files_of_the_same_rows(golden: Any, tmp_path: Path) -> None:
+    source = golden("4.3.0") / "4.3.0"
+    fast = take(source, tmp_path / "fast")
+    small = take(source, tmp_path / "small", level=9)
+    assert small.parquet_bytes < fast.parquet_bytes
+    assert read_table(tmp_path / "small") == read_table(tmp_path / "fast")
+
+
 @pytest.mark.parametrize(
     ("choices", "message"),
     [
         ({"by": "week"}, "option by='week': allowed are day, hour"),
         ({"codec": "brotli"}, "option codec='brotli': allowed are zstd"),
+        ({"level": 23}, "option level=23: allowed for zstd are -100 to 22"),
+        ({"codec": "lz4", "level": 1}, "option level=1: lz4 has no levels; zstd and gzip have"),
         ({"file_bytes": 0}, "option file_bytes=0: allowed is a whole number above 0"),
         ({"options": {"mode": "FAILFAST"}}, "option mode='FAILFAST': not an option here; its place is taken by on_damage"),
         ({"options": {"subscribe": "nope"}}, "no topic 'nope' here"),

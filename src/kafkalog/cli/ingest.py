@@ -72,6 +72,12 @@ def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 "--codec", type=click.Choice(CODECS), default=CODECS[0], show_default=True, help="Compression of Parquet files."
             ),
             click.option(
+                "--level",
+                type=int,
+                metavar="N",
+                help="Level of zstd (-100 to 22) or gzip (1 to 9); zstd at 1 is half the size.  [default: -7 for zstd]",
+            ),
+            click.option(
                 "--file-size",
                 type=click.IntRange(1),
                 default=256,

@@ -35,7 +35,8 @@ def ingest(
 
     It runs on `spark`, else on a session for `master` and `conf`; `master="none"` runs it on threads of this process, without
     Spark. `options` are those of the Spark source that choose topics, offsets and times. `choices` are the other fields of
-    `ingestion.options.IngestOptions`: by, headers, metadata, isolation, on_damage, on_data_loss, codec, file_bytes, keep_raw.
+    `ingestion.options.IngestOptions`: by, headers, metadata, isolation, on_damage, on_data_loss, codec, level, file_bytes,
+    keep_raw.
     With `value="json"` or `"avro"` values are decoded: `schema` is DDL or `df.schema.json()` (without one, that of a sample), or
     an Avro schema; `registry_prefix` is for values with the five bytes of a schema registry in front.
     `on_progress(done, total)` is told about tasks; `dry_run` only plans.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 from collections.abc import Iterator
 from dataclasses import replace
@@ -24,33 +23,23 @@ from kafkalog.tables.schemas import find_table
 
 from .columns import Projection, corrupt_row
 from .errors import coded
+from .garbage import freeze_garbage
 from .options import RANGED_TABLES, SourceOptions
 from .slices import as_partition, check_unchanged, claimed_offset, damaged_content, is_there
 from .splits import EVERYTHING, Part, Split
 
 LOGGER = logging.getLogger("kafkalog.spark")
 
-_frozen = False
-
-
-def freeze_garbage() -> None:
-    """Spare the collection after each task what was loaded before the first one; once per worker."""
-    global _frozen
-    if not _frozen:
-        gc.collect()
-        gc.freeze()
-        _frozen = True
-
 
 def read_split(split: Split, projection: Projection, options: SourceOptions) -> Iterator[pa.RecordBatch]:
     """The rows of a split, and in PERMISSIVE mode a row for each bad range."""
-    freeze_garbage()
     stores: dict[str, Store] = {}
     with coded():
         for part in split.parts:
             if part.root not in stores:
                 stores[part.root] = open_store(part.root)[0]
             yield from _read_part(part, stores[part.root], projection, options)
+    freeze_garbage()
 
 
 def _read_part(part: Part, store: Store, projection: Projection, options: SourceOptions) -> Iterator[pa.RecordBatch]:

@@ -27,11 +27,12 @@ def split_by_time(batch: pa.RecordBatch, grain: str) -> Iterator[tuple[str, pa.R
     """The folders of the batch's records, such as `day=2026-01-31`, each with those records in order."""
     if not batch.num_rows:
         return
-    times = batch.column("timestamp")
-    numbers = _buckets(times, GRAIN_MS[grain])
-    if numbers[0] == numbers[-1] and (numbers == numbers[0]).all():
-        yield folder_of(int(numbers[0]), grain), batch
+    milliseconds = _milliseconds(batch.column("timestamp"))
+    lowest, highest = _buckets(np.array([milliseconds.min(), milliseconds.max()]), GRAIN_MS[grain]).tolist()
+    if lowest == highest != _NONE:
+        yield folder_of(lowest, grain), batch
         return
+    numbers = _buckets(milliseconds, GRAIN_MS[grain])
     for number in np.unique(numbers).tolist():
         rows = np.flatnonzero(numbers == number)
         first, last = int(rows[0]), int(rows[-1])
@@ -39,9 +40,14 @@ def split_by_time(batch: pa.RecordBatch, grain: str) -> Iterator[tuple[str, pa.R
         yield folder_of(number, grain), batch.slice(first, len(rows)) if whole else batch.take(pa.array(rows))
 
 
-def _buckets(times: pa.Array, grain_ms: int) -> NDArray[np.int64]:
+def _milliseconds(times: pa.Array) -> NDArray[np.int64]:
+    stored = times.cast(pa.int64())
+    milliseconds: NDArray[np.int64] = (stored.fill_null(NO_TIMESTAMP) if stored.null_count else stored).to_numpy()
+    return milliseconds
+
+
+def _buckets(milliseconds: NDArray[np.int64], grain_ms: int) -> NDArray[np.int64]:
     """The number of the day or hour since 1970 of each time, `_NONE` where there is none."""
-    milliseconds = times.cast(pa.int64()).fill_null(NO_TIMESTAMP).to_numpy(zero_copy_only=False)
     known = (milliseconds != NO_TIMESTAMP) & (milliseconds >= FIRST_MS) & (milliseconds <= LAST_MS)
     numbers: NDArray[np.int64] = milliseconds // grain_ms
     return numbers if known.all() else np.where(known, numbers, _NONE)

@@ -14,6 +14,7 @@ from ..options import ISOLATIONS, SourceOptions, parse_options
 
 GRAINS: Final = ("day", "hour")
 CODECS: Final = ("zstd", "snappy", "lz4", "gzip", "none")
+LEVELS: Final = {"zstd": range(-100, 23), "gzip": range(1, 10)}
 DAMAGE_RULES: Final = ("set-aside", "fail")
 LOSS_RULES: Final = ("fail", "continue")
 FILE_BYTES: Final = 256 << 20
@@ -66,6 +67,7 @@ class IngestOptions:
     on_damage: str = DAMAGE_RULES[0]
     on_data_loss: str = LOSS_RULES[0]
     codec: str = CODECS[0]
+    level: int | None = None
     file_bytes: int = FILE_BYTES
     task_bytes: int | None = None
     payload: PayloadSpec | None = None
@@ -81,6 +83,8 @@ class IngestOptions:
         ):
             if getattr(self, name) not in allowed:
                 raise bad_option(name, getattr(self, name), f"allowed are {', '.join(allowed)}")
+        if self.level is not None:
+            _check_level(self.codec, self.level)
         for name in ("file_bytes", "task_bytes"):
             size = getattr(self, name)
             if size is not None and (not isinstance(size, int) or size < 1):
@@ -116,3 +120,11 @@ class IngestOptions:
             "value": None if self.payload is None else self.payload.as_dict(),
             "keep_raw": self.keep_raw,
         }
+
+
+def _check_level(codec: str, level: int) -> None:
+    levels = LEVELS.get(codec)
+    if levels is None:
+        raise bad_option("level", level, f"{codec} has no levels; {' and '.join(LEVELS)} have")
+    if not isinstance(level, int) or level not in levels:
+        raise bad_option("level", level, f"allowed for {codec} are {levels[0]} to {levels[-1]}")
