@@ -167,6 +167,18 @@ def test_lz4_of_magic_0_has_the_broken_header_checksum_and_later_ones_the_right_
     assert codecs.compress(codecs.LZ4, b"").hex() == "04224d1860408200000000"
 
 
+@pytest.mark.parametrize(
+    ("levels", "size", "checksum"),
+    [((1, 2), 3010, 85123711), ((3,), 2861, 832497430), ((4,), 2833, 3736284311), ((10,), 2848, 3866537916)],
+)
+def test_an_lz4_level_gives_the_block_that_kafkas_library_makes_of_it(levels: tuple[int, ...], size: int, checksum: int) -> None:
+    """Sizes and checksums are those of lz4-java 1.10.2, the library of Kafka 4.3."""
+    numbers = b"".join(b"%d beta " % number**3 for number in range(400))
+    for level in levels:
+        block = codecs.compress(codecs.LZ4, numbers, level=level)[11:-4]
+        assert (len(block), zlib.crc32(block)) == (size, checksum)
+
+
 @pytest.mark.parametrize("frame", [lz4_frame(TEXT), lz4_frame(TEXT, store_size=True)])
 def test_lz4_header_checksum_counts_from_magic_1_on(frame: bytes) -> None:
     position = 14 if frame[4] & 8 else 6

@@ -193,4 +193,8 @@ def compress(data: Buffer, level: int | None, magic: int) -> bytes:
 def _compress_block(raw: memoryview, level: int | None) -> bytes:
     if level is None:  # the same bytes as Kafka's library gives; the package lz4 has an older one with others
         return bytes(cramjam.lz4.compress_block(raw, store_size=False))
+    if level <= 2:  # a compressor that is new in Kafka's library, one for both levels; of the packages only Arrow has it
+        import pyarrow
+
+        return bytes(pyarrow.Codec("lz4_raw", compression_level=2).compress(raw, asbytes=True))
     return bytes(lz4.block.compress(raw, mode="high_compression", compression=level, store_size=False))
