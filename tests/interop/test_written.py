@@ -126,8 +126,7 @@ def rows_of(place: Path, topic: str) -> Rows:
 
 def last_magic(place: Path) -> int:
     """The format of the newest entry."""
-    (magic,) = kafkalog.open(place).read("batches", ["magic"]).read_all()["magic"][-1:].to_pylist()
-    return magic
+    return int(kafkalog.open(place).read("batches", ["magic"]).read_all()["magic"][-1].as_py())
 
 
 def magic_of(release: str, topic: str) -> int:
