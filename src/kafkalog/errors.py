@@ -13,6 +13,7 @@
         ├── CorruptBatch      an entry that cannot be what its writer stored
         ├── LimitExceeded     an entry that asks for more than the limits allow
         ├── UnsupportedFormat not a file of Kafka's, or one from the future
+        │   └── NotANumber    a line of a checkpoint with other text where a number belongs
         └── SegmentChanged    the file shrank or was replaced while it was read
 
 Bad data raises nothing outside this tree.
@@ -298,6 +299,10 @@ class UnsupportedFormat(SegmentError):
     """Not a file of Kafka's, or one from the future."""
 
 
+class NotANumber(UnsupportedFormat):
+    """A line of a checkpoint with other text where a number belongs; Kafka tells it from other faults of the file."""
+
+
 class SegmentChanged(SegmentError):
     """The file shrank or was replaced while it was read."""
 
@@ -318,6 +323,12 @@ class InvalidArgument(LogRefusal):
     """An argument outside of what the engine takes."""
 
     kafka_name = "IllegalArgumentException"
+
+
+class InvalidNumber(InvalidArgument):
+    """A checkpoint with other text where a number belongs."""
+
+    kafka_name = "NumberFormatException"
 
 
 class InvalidState(LogRefusal):

@@ -7,7 +7,9 @@ import shutil
 import subprocess
 import sys
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,8 @@ from tests.unit.small_logs import FIRST_TIME
 pytestmark = pytest.mark.slow
 
 OLDER = "3.9.1"
+LAST_WITH_ZOOKEEPER = "2.8.2"  # of those at hand; a topic's setting says in which format it writes
+FORMATS = {"v0": "0.9.0", "v1": "0.10.2"}
 COUNT = 4000
 SMALL = {"segment.bytes": str(1 << 20)}
 # What a broker says when a log is not as it should be; it says so in lines that name the partition.
@@ -120,13 +124,31 @@ def rows_of(place: Path, topic: str) -> Rows:
     return [[row["offset"], zlib.crc32(row["value"])] for row in found]
 
 
+def last_magic(place: Path) -> int:
+    """The format of the newest entry."""
+    return int(kafkalog.open(place).read("batches", ["magic"]).read_all()["magic"][-1].as_py())
+
+
+def magic_of(release: str, topic: str) -> int:
+    """The format in which a broker of the release goes on with a topic."""
+    return next((magic for magic, name in enumerate(FORMATS) if name in topic and release == LAST_WITH_ZOOKEEPER), 2)
+
+
+def create_topics(bootstrap: str, release: str, topics: Iterable[str]) -> None:
+    for magic, same in groupby(sorted(topics, key=partial(magic_of, release)), partial(magic_of, release)):
+        settings = {} if magic == 2 else {"message.format.version": list(FORMATS.values())[magic]}
+        client("create", bootstrap, ",".join(same), json.dumps(settings))
+
+
 def put_in_place(written: Path, data: Path, topic: str) -> None:
-    """Our folder instead of the broker's own, as the same topic: that is what partition.metadata says."""
+    """Our folder instead of the broker's own, as the same topic: that is what partition.metadata says, where there is one."""
     target = data / f"{topic}-0"
-    metadata = (target / "partition.metadata").read_bytes()
+    metadata = target / "partition.metadata"
+    topic_id = metadata.read_bytes() if metadata.exists() else None
     shutil.rmtree(target)
     shutil.copytree(written / f"{topic}-0", target)
-    (target / "partition.metadata").write_bytes(metadata)
+    if topic_id is not None:
+        metadata.write_bytes(topic_id)
 
 
 def complaints(output: Path, topics: Mapping[str, Any]) -> list[str]:
@@ -137,7 +159,15 @@ def complaints(output: Path, topics: Mapping[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "unclean"])
-@pytest.mark.parametrize(("release", "writers"), [(NEWEST, WRITERS), (OLDER, {**LEGACY, "appended": write_appended})])
+@pytest.mark.parametrize(
+    ("release", "writers"),
+    [
+        (NEWEST, WRITERS),
+        (OLDER, {**LEGACY, "appended": write_appended}),
+        (LAST_WITH_ZOOKEEPER, {**LEGACY, "appended": write_appended}),
+    ],
+    ids=[NEWEST, OLDER, LAST_WITH_ZOOKEEPER],
+)
 def test_a_broker_opens_what_was_written_serves_it_and_goes_on(
     tmp_path: Path, release: str, writers: Mapping[str, Callable[[Path, str], None]], is_clean: bool
 ) -> None:
@@ -145,7 +175,7 @@ def test_a_broker_opens_what_was_written_serves_it_and_goes_on(
     if (problem := resolve_jars(release)) is not None:
         unavailable(problem)
     with running_broker(tmp_path, release=release) as broker:
-        client("create", broker.bootstrap, ",".join(writers))
+        create_topics(broker.bootstrap, release, writers)
     data, written = tmp_path / "data", tmp_path / "written"
     expected = {}
     for topic, write in writers.items():
@@ -168,5 +198,6 @@ def test_a_broker_opens_what_was_written_serves_it_and_goes_on(
         found = rows_of(data / f"{topic}-0", topic)
         assert found[: len(expected[topic])] == expected[topic]
         assert [row[1] for row in found[len(expected[topic]) :]] == [zlib.crc32(value_of(number)) for number in range(MORE)]
+        assert last_magic(data / f"{topic}-0") == magic_of(release, topic), topic
         reasons = {finding.reason for finding in kafkalog.verify(data / f"{topic}-0")}
         assert reasons <= ({"gap"} if topic == "salvaged" else set()), topic

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from kafkalog.errors import UnsupportedFormat, UsageError
+from kafkalog.errors import NotANumber, UnsupportedFormat, UsageError
 
 VERSION: Final = 0
 
@@ -81,7 +81,7 @@ class QuorumState(NamedTuple):
 def decode_offset_checkpoint(data: bytes) -> list[PartitionOffset]:
     """The lines of an offset checkpoint, in their order."""
     return [
-        PartitionOffset(topic, _integer(partition, 32, line), _integer(offset, 64, line))
+        PartitionOffset(topic, _number(partition, 32, line), _number(offset, 64, line))
         for line, (topic, partition, offset) in _checkpoint_lines(data, 3)
     ]
 
@@ -94,7 +94,7 @@ def encode_offset_checkpoint(entries: Iterable[PartitionOffset]) -> bytes:
 def decode_leader_epoch_checkpoint(data: bytes) -> list[EpochStart]:
     """The lines of a leader epoch checkpoint, in their order."""
     return [
-        EpochStart(_integer(epoch, 32, line), _integer(start_offset, 64, line))
+        EpochStart(_number(epoch, 32, line), _number(start_offset, 64, line))
         for line, (epoch, start_offset) in _checkpoint_lines(data, 2)
     ]
 
@@ -185,23 +185,21 @@ def decode_quorum_state(data: bytes) -> QuorumState:
     )
 
 
-def _checkpoint_lines(data: bytes, width: int) -> list[tuple[int, Sequence[str]]]:
-    """Line number and fields of each entry of a checkpoint."""
+def _checkpoint_lines(data: bytes, width: int) -> Iterator[tuple[int, Sequence[str]]]:
+    """Line number and fields of each entry of a checkpoint. As in Kafka the first fault counts, and the count comes last."""
     lines = _lines(data)
     if lines and _integer(lines[0], 32, 1) != VERSION:
         raise UnsupportedFormat("version", position=0, expected=VERSION, found=int(lines[0]))
     if len(lines) < 2:
-        return []
+        return
     count = _integer(lines[1], 32, 2)
-    entries: list[tuple[int, Sequence[str]]] = []
     for number, line in enumerate(lines[2:], 3):
         fields = _BLANKS.split(line.rstrip(" \t\v\f"))
         if len(fields) != width or not fields[0]:
             raise _malformed(f"{width} fields in line {number}", _shown(line))
-        entries.append((number, fields))
-    if count != len(entries):
-        raise _malformed(f"{count} entries, as line 2 says", len(entries))
-    return entries
+        yield number, fields
+    if count != len(lines) - 2:
+        raise _malformed(f"{count} entries, as line 2 says", len(lines) - 2)
 
 
 def _encode_checkpoint(entries: Sequence[tuple[object, ...]]) -> bytes:
@@ -235,6 +233,14 @@ def _integer(text: str, bits: int, line: int | None = None) -> int:
     if _INTEGER.fullmatch(text) and -(1 << bits - 1) <= int(text) < 1 << bits - 1:
         return int(text)
     raise _malformed(f"an integer of {bits} bits" + (f" in line {line}" if line else ""), _shown(text))
+
+
+def _number(text: str, bits: int, line: int) -> int:
+    """An integer in an entry of a checkpoint."""
+    try:
+        return _integer(text, bits, line)
+    except UnsupportedFormat as error:
+        raise NotANumber(error.reason, expected=error.expected, found=error.found) from None
 
 
 def _ends_in_backslash(text: str) -> bool:

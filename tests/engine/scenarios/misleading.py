@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .cleaning import put
 from .loading import name
 from .payloads import batch, in_transaction, produced
 from .script import Script, scenario, text
@@ -85,3 +86,36 @@ def transaction_indexes_of_another_segment_are_made_anew(log: Script) -> None:
     log.high_watermark(4)
     log.read(0, "committed")
     log.state()
+
+
+@scenario
+def a_word_in_the_place_of_an_epoch_is_refused_in_its_own_way(log: Script) -> None:
+    """Kafka throws the exception of its integer parser, for the first such line, and another for every other fault."""
+    log.open()
+    fill(log, 2)
+    log.close(clean=False)
+    for content, refused in (
+        (b"0\n1\na b\n", "NumberFormatException"),
+        (b"0\n5\n0 0\n1 x\n2\n", "NumberFormatException"),
+        (b"0\n2\n0 0\n2\n1 x\n", "KafkaStorageException"),
+        (b"0\nx\n0 y\n", "KafkaStorageException"),
+        (b"0\n1\n2147483648 0\n", "NumberFormatException"),
+        (b"0\n1\n 1 0\n", "KafkaStorageException"),
+    ):
+        log.damage("leader-epoch-checkpoint", truncate_to=0)
+        log.damage("leader-epoch-checkpoint", append=text(content))
+        log.open(refused=refused)
+
+
+@scenario
+def a_word_in_the_checkpoint_of_the_cleaner_stops_it(log: Script) -> None:
+    log.open({"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0.0, "segment.bytes": 3 * ONE_RECORD})
+    put(log, 1, 2, 1)
+    log.roll()
+    log.high_watermark(3)
+    log.close()
+    log.do("damage", file="data/cleaner-offset-checkpoint", append=text(b"0\n1\nt 0 x\n"))
+    log.open()
+    log.high_watermark(3)
+    log.clean(refused="NumberFormatException")
+    put(log, 1)

@@ -1,4 +1,7 @@
-"""A Kafka broker of its own for a test: one KRaft node from Maven's jars, on loopback ports that were free a moment ago."""
+"""A Kafka broker of its own for a test: one node from Maven's jars, on loopback ports that were free a moment ago.
+
+From the release on that made KRaft fit for use it is a KRaft node, before that a broker with a ZooKeeper of its own.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 JARS = ROOT / "build" / "live" / "jars"
 NEWEST = "4.3.0"
+FIRST_WITH_KRAFT = (3, 3)
 START_SECONDS = 90
 STOP_SECONDS = 30
 # The plain compiler and collector, for a broker that lives for some seconds only.
@@ -24,13 +28,7 @@ CLUSTER_ID = "S2Fma2Fsb2dMaXZlVGVzdA"
 
 # Small segments, so that the log rolls while it is read; one partition of everything internal, so that it starts fast.
 PROPERTIES = """
-process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@127.0.0.1:{controller_port}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
 advertised.listeners=PLAINTEXT://127.0.0.1:{port}
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
-controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAINTEXT
 log.dirs={log_directory}
 num.partitions=1
@@ -42,6 +40,25 @@ transaction.state.log.min.isr=1
 group.initial.rebalance.delay.ms=0
 log.segment.bytes=1048576
 log.index.interval.bytes=4096
+"""
+KRAFT = """
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{other_port}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{other_port}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+controller.listener.names=CONTROLLER
+"""
+WITH_ZOOKEEPER = """
+broker.id=1
+zookeeper.connect=127.0.0.1:{other_port}
+listeners=PLAINTEXT://127.0.0.1:{port}
+"""
+ZOOKEEPER = """
+dataDir={folder}/zookeeper
+clientPort={other_port}
+clientPortAddress=127.0.0.1
+admin.enableServer=false
 """
 
 
@@ -74,21 +91,40 @@ def running_broker(
     `settings` go over the properties given here. A folder that a broker has used before is opened again. What it logs is in
     broker.txt.
     """
-    port, controller_port = _free_ports()
+    port, other_port = _free_ports()
     log_directory = folder / "data"
+    is_kraft = tuple(map(int, release.split(".")[:2])) >= FIRST_WITH_KRAFT
     properties = folder / "server.properties"
-    lines = [PROPERTIES.format(port=port, controller_port=controller_port, log_directory=log_directory)]
+    text = (KRAFT if is_kraft else WITH_ZOOKEEPER) + PROPERTIES
+    lines = [text.format(port=port, other_port=other_port, log_directory=log_directory)]
     lines += [f"{name}={value}\n" for name, value in (settings or {}).items()]
     properties.write_text("".join(lines))
-    if not (log_directory / "meta.properties").exists():  # else it goes on with the logs that are there
-        arguments = ("format", "--cluster-id", CLUSTER_ID, "--config", str(properties))
-        _run_java(_java(folder, "kafka.tools.StorageTool", *arguments, release=release))
-    with (folder / "broker.txt").open("wb") as output:
+    with contextlib.ExitStack() as running:
+        if not is_kraft:
+            running.enter_context(_running_zookeeper(folder, other_port, release))
+        elif not (log_directory / "meta.properties").exists():  # else it goes on with the logs that are there
+            arguments = ("format", "--cluster-id", CLUSTER_ID, "--config", str(properties))
+            _run_java(_java(folder, "kafka.tools.StorageTool", *arguments, release=release))
         command = _java(folder, "kafka.Kafka", str(properties), options=java_options, release=release)
-        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+        running.enter_context(_running(command, port, folder / "broker.txt"))
+        yield Broker(f"127.0.0.1:{port}", log_directory)
+
+
+def _running_zookeeper(folder: Path, port: int, release: str) -> contextlib.AbstractContextManager[None]:
+    properties = folder / "zookeeper.properties"
+    properties.write_text(ZOOKEEPER.format(folder=folder, other_port=port))
+    command = _java(folder, "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(properties), release=release)
+    return _running(command, port, folder / "zookeeper.txt")
+
+
+@contextlib.contextmanager
+def _running(command: Sequence[str], port: int, output: Path) -> Iterator[None]:
+    """A server that answers at `port`; it is stopped, by its own process id, when the block ends."""
+    with output.open("wb") as target:
+        process = subprocess.Popen(command, stdout=target, stderr=subprocess.STDOUT)
         try:
-            _wait_for(process, port, folder / "broker.txt")
-            yield Broker(f"127.0.0.1:{port}", log_directory)
+            _wait_for(process, port, output)
+            yield
         finally:
             process.terminate()
             try:
@@ -124,4 +160,4 @@ def _wait_for(process: subprocess.Popen[bytes], port: int, output: Path) -> None
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
             return
         time.sleep(0.1)
-    raise RuntimeError(f"the broker did not start: {output.read_text(errors='replace')[-4000:]}")
+    raise RuntimeError(f"the server did not start: {output.read_text(errors='replace')[-4000:]}")

@@ -5,7 +5,7 @@
     consume       what a consumer gets, from the beginning to where it has to wait: a JSON list of [offset, value]
     fill          a topic of one segment, with about as many MiB as the last argument says
     digests       as consume, with the CRC-32 of each value in its place
-    create        topics of one partition that keep everything; the last argument is their names, with commas between
+    create        topics of one partition that keep everything: their names, with commas between, and settings as JSON
     add           MORE records, behind what the topic has
 """
 
@@ -84,17 +84,19 @@ def fill(bootstrap: str, topic: str, mebibytes: str) -> None:
     producer.close()
 
 
-def create(bootstrap: str, names: str) -> None:
+def create(bootstrap: str, names: str, settings: str = "{}") -> None:
     from kafka.admin import KafkaAdminClient, NewTopic
 
-    topics = [NewTopic(name, 1, 1, topic_configs={"retention.ms": "-1"}) for name in names.split(",")]
+    kept = {"retention.ms": "-1", **json.loads(settings)}
+    topics = [NewTopic(name, 1, 1, topic_configs=kept) for name in names.split(",")]
     KafkaAdminClient(bootstrap_servers=bootstrap).create_topics(topics)
 
 
 def add(bootstrap: str, topic: str) -> None:
     from kafka import KafkaProducer
 
-    producer = KafkaProducer(bootstrap_servers=bootstrap, linger_ms=2)
+    # Messages of the old formats have no room for a producer id.
+    producer = KafkaProducer(bootstrap_servers=bootstrap, linger_ms=2, enable_idempotence=False)
     for number in range(MORE):
         producer.send(topic, key=b"more %d" % number, value=value_of(number)).get(20)
     producer.close()

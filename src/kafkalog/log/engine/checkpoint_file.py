@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from kafkalog.errors import InvalidNumber, LogRefusal, LogStorageFailure, NotANumber, UnsupportedFormat
 from kafkalog.storage.fs import Fs
 from kafkalog.storage.publish import replace_file, sync_names
 
@@ -26,3 +27,9 @@ class CheckpointFile:
         """Put `data` in the place of what is there, durably."""
         replace_file(self.fs, self.path, [data], self.path + TEMPORARY_SUFFIX)
         sync_names(self.fs, os.path.dirname(self.path))
+
+
+def unreadable(file: CheckpointFile, meaning: str, error: UnsupportedFormat | OSError) -> LogRefusal:
+    """What a log says of a file that it cannot read: as in Kafka a storage failure, unless a line has a word for a number."""
+    kind = InvalidNumber if isinstance(error, NotANumber) else LogStorageFailure
+    return kind(f"{file.path}: cannot be read as {meaning}: {error}")

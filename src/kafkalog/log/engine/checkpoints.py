@@ -11,7 +11,7 @@ from kafkalog.format.checkpoint import PartitionOffset, decode_clean_shutdown, d
 from kafkalog.format.names import CLEAN_SHUTDOWN
 from kafkalog.storage.fs import Fs
 
-from .checkpoint_file import CheckpointFile
+from .checkpoint_file import CheckpointFile, unreadable
 
 
 class OffsetCheckpoint:
@@ -21,11 +21,11 @@ class OffsetCheckpoint:
         self._file = CheckpointFile(fs, path)
 
     def read(self) -> dict[tuple[str, int], int]:
-        """The offsets by topic and partition; LogStorageFailure if the file is none of Kafka's."""
+        """The offsets by topic and partition; a LogRefusal if the file is none of Kafka's."""
         try:
             entries = decode_offset_checkpoint(self._file.read())
         except (UnsupportedFormat, OSError) as error:
-            raise LogStorageFailure(f"{self._file.path}: cannot be read as an offset checkpoint: {error}") from error
+            raise unreadable(self._file, "an offset checkpoint", error) from error
         return {(entry.topic, entry.partition): entry.offset for entry in entries}
 
     def write(self, offsets: Mapping[tuple[str, int], int]) -> None:

@@ -14,7 +14,7 @@ from typing import Final
 from kafkalog.errors import InvalidArgument, LogStorageFailure, UnsupportedFormat
 from kafkalog.format.checkpoint import EpochStart, decode_leader_epoch_checkpoint, encode_leader_epoch_checkpoint
 
-from .checkpoint_file import CheckpointFile
+from .checkpoint_file import CheckpointFile, unreadable
 from .schedule import Schedule
 
 UNDEFINED_EPOCH: Final = -1
@@ -35,7 +35,7 @@ class LeaderEpochs:
         try:
             stored = decode_leader_epoch_checkpoint(checkpoint.read())
         except (UnsupportedFormat, OSError) as error:
-            raise LogStorageFailure(f"{checkpoint.path}: cannot be read as a leader epoch checkpoint: {error}") from error
+            raise unreadable(checkpoint, "a leader epoch checkpoint", error) from error
         for entry in stored:
             self._assign(entry)
 

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Self
 
-from kafkalog.errors import LogStorageFailure, StorageError, UsageError
+from kafkalog.errors import InvalidNumber, LogStorageFailure, StorageError, UsageError
 from kafkalog.format.names import LOG_START_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, parse_folder_name, partition_folder_name
 from kafkalog.storage.fs import Fs, LocalFs
 from kafkalog.storage.publish import writing
@@ -108,7 +108,7 @@ class LogDirectory:
             return {}
         try:
             return self._checkpoint(checkpoint).read()
-        except LogStorageFailure:
+        except (LogStorageFailure, InvalidNumber):
             return {}
 
     def _write(self, checkpoint: str, ours: Offsets) -> None:

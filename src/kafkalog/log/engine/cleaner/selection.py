@@ -67,7 +67,11 @@ class CleanerSelection:
 
     def find_filthiest(self, now_ms: int) -> LogToClean | None:
         """The log of which the greatest part is dirty, if that is enough to clean it."""
-        due = [candidate for log in self.logs if self._may_clean(log) and (candidate := self._measure(log, now_ms)).is_due]
+        clean_to = self.checkpoints()
+        measured = [
+            self._measure(log, clean_to.get((log.topic, log.partition)), now_ms) for log in self.logs if self._may_clean(log)
+        ]
+        due = [candidate for candidate in measured if candidate.is_due]
         return max(due, key=lambda candidate: candidate.cleanable_ratio, default=None)
 
     def done_cleaning(self, log: PartitionLog, end_offset: int) -> None:
@@ -88,14 +92,14 @@ class CleanerSelection:
     def _may_clean(self, log: PartitionLog) -> bool:
         return log.config.compact and (log.topic, log.partition) not in self.uncleanable
 
-    def _measure(self, log: PartitionLog, now_ms: int) -> LogToClean:
+    def _measure(self, log: PartitionLog, clean_to: int | None, now_ms: int) -> LogToClean:
         try:
-            return self._measured(log, now_ms)
+            return self._measured(log, clean_to, now_ms)
         except (LogRefusal, OSError) as error:
             raise CleaningFailed(f"{log.topic}-{log.partition}: what is to be cleaned cannot be told: {error}") from error
 
-    def _measured(self, log: PartitionLog, now_ms: int) -> LogToClean:
-        offsets = find_cleanable_offsets(log, self.checkpoints().get((log.topic, log.partition)), now_ms)
+    def _measured(self, log: PartitionLog, clean_to: int | None, now_ms: int) -> LogToClean:
+        offsets = find_cleanable_offsets(log, clean_to, now_ms)
         if offsets.is_reset:
             self.done_cleaning(log, offsets.first_dirty_offset)
         is_overdue = _overdue_ms(log, offsets.first_dirty_offset, now_ms) > 0
