@@ -13,7 +13,7 @@ import numpy as np
 from kafkalog.format import batch
 from kafkalog.format.sequence import MAX_SEQUENCE, NO_SEQUENCE
 
-from ._jit import JIT_OFF, call_crc32c, copy_bytes, inline, kernel
+from ._jit import JIT_OFF, call_crc32c, copy_ahead, inline, kernel
 from .bytes import Bytes, Int, Ints
 from .crc import crc32c
 from .encode import (
@@ -190,50 +190,61 @@ def write_batches(
     has_null_keys, has_null_values, has_headers = key_valid.shape[0] > 0, value_valid.shape[0] > 0, header_stops.shape[0] > 0
     most_records, most_bytes, horizon = settings[MOST_RECORDS], settings[MOST_BYTES], settings[HORIZON]
     before, room, number, has_starts = settings[BEFORE], target.shape[0], -1, starts.shape[0] > 0
+    # A batch that is begun where it cannot be ended is made twice.
+    spare = most_bytes if most_bytes <= room // 4 else np.int64(HEADER_SIZE)
     at = np.uint64(0)
-    start = base_offset = base_timestamp = np.int64(0)
+    start = base_offset = base_timestamp = max_timestamp = np.int64(0)
+    key_stop, value_stop = key_offsets[first], value_offsets[first]
+    header_stop = header_stops[first - 1] if has_headers and first else np.int64(0)
+    header_size = np.int64(1)
     for row in range(first, offsets.shape[0]):
-        offset, timestamp = offsets[row], timestamps[row]
-        key = np.int64(-1) if has_null_keys and not key_valid[row] else key_offsets[row + 1] - key_offsets[row]
-        value = np.int64(-1) if has_null_values and not value_valid[row] else value_offsets[row + 1] - value_offsets[row]
-        header_start = header_stops[row - 1] if has_headers and row else np.int64(0)
-        header_size = header_stops[row] - header_start if has_headers else np.int64(1)
+        this, following = np.uint64(row), np.uint64(row + 1)
+        offset, timestamp = offsets[this], timestamps[this]
+        key_start, value_start, header_start = key_stop, value_stop, header_stop
+        key_stop, value_stop = key_offsets[following], value_offsets[following]
+        key = np.int64(-1) if has_null_keys and not key_valid[this] else key_stop - key_start
+        value = np.int64(-1) if has_null_values and not value_valid[this] else value_stop - value_start
+        if has_headers:
+            header_stop = header_stops[this]
+            header_size = header_stop - header_start
         parts = 1 + _size_of_bytes(key) + _size_of_bytes(value) + header_size
         if offset <= before or timestamp < -1:
             return BAD_OFFSET if offset <= before else BAD_TIMESTAMP, row, max(number, 0), start
         size = parts + size_of_varint(timestamp - base_timestamp) + _size_of_length(offset - base_offset)
         whole = size + _size_of_length(size)
         is_full = row - first >= most_records or offset - base_offset > MAX_INT32 or np.int64(at) - start + whole > most_bytes
-        if number < 0 or is_full or (has_starts and starts[row]):
+        if number < 0 or is_full or (has_starts and starts[this]):
             if number >= 0:
+                fields[MAX_TIMESTAMP, number] = max_timestamp
                 _finish_batch(settings, fields, number, before, row - first, target, start, np.int64(at))
             number += 1
             start = np.int64(at)
             first = row
-            if number == fields.shape[1] or room - start < HEADER_SIZE:
+            if number == fields.shape[1] or room - start < (spare if number else HEADER_SIZE):
                 return NO_ROOM, first, number, start
             base_offset = offset
             base_timestamp = timestamp if horizon == NO_HORIZON else horizon
             fields[BASE_OFFSET, number], fields[BASE_TIMESTAMP, number] = base_offset, base_timestamp
-            fields[MAX_TIMESTAMP, number] = timestamp
+            max_timestamp = timestamp
             at += np.uint64(HEADER_SIZE)
             size = parts + size_of_varint(timestamp - base_timestamp) + 1
             whole = size + _size_of_length(size)
         if HEADER_SIZE + whole > MAX_INT32 or np.int64(at) + whole > room:
             return (TOO_LARGE, row, number, start) if HEADER_SIZE + whole > MAX_INT32 else (NO_ROOM, first, number, start)
         before = offset
-        fields[MAX_TIMESTAMP, number] = max(fields[MAX_TIMESTAMP, number], timestamp)
+        max_timestamp = max(max_timestamp, timestamp)
         at = store_varint(target, at, size)
         target[at] = 0
         at = store_varint(target, at + np.uint64(1), timestamp - base_timestamp)
         at = store_varint(target, at, offset - base_offset)
-        at = store_bytes(target, at, keys, key_offsets[row], key)
-        at = store_bytes(target, at, values, value_offsets[row], value)
+        at = store_bytes(target, at, keys, key_start, key)
+        at = store_bytes(target, at, values, value_start, value)
         target[at] = 0
         if header_size > 1:
-            copy_bytes(headers, header_start, target, np.int64(at), header_size)
+            copy_ahead(headers, header_start, target, np.int64(at), header_size)
         at += np.uint64(header_size)
     if not is_end or number < 0:
         return OK, first, max(number, 0), start
+    fields[MAX_TIMESTAMP, number] = max_timestamp
     _finish_batch(settings, fields, number, before, offsets.shape[0] - first, target, start, np.int64(at))
     return OK, offsets.shape[0], number + 1, np.int64(at)

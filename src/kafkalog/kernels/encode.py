@@ -13,7 +13,7 @@ import numpy as np
 
 from kafkalog.format import batch, message
 
-from ._jit import copy_bytes, inline, kernel
+from ._jit import copy_ahead, copy_bytes, inline, kernel
 from .bytes import Bytes, Int, Ints
 from .crc import crc32
 
@@ -56,9 +56,11 @@ def size_of_varint(value: Int) -> Int:
     """Bytes of the zig-zag encoding, for 32-bit and 64-bit values alike."""
     if -64 <= value < 64:
         return 1
+    if -8192 <= value < 8192:
+        return 2
     rest = np.uint64(value) if value >= 0 else np.uint64(-(value + 1))
-    rest >>= np.uint64(6)
-    size = 1
+    rest >>= np.uint64(13)
+    size = 2
     while rest:
         rest >>= np.uint64(7)
         size += 1
@@ -75,6 +77,10 @@ def store_varint(target: Bytes, at: np.uint64, value: Int) -> np.uint64:
         rest = np.uint64(value) << np.uint64(1)
     else:
         rest = (np.uint64(-(value + 1)) << np.uint64(1)) | np.uint64(1)
+    if rest < np.uint64(0x4000):
+        target[at] = (rest & np.uint64(0x7F)) | np.uint64(0x80)
+        target[at + np.uint64(1)] = rest >> np.uint64(7)
+        return at + np.uint64(2)
     while rest >= np.uint64(0x80):
         target[at] = (rest & np.uint64(0x7F)) | np.uint64(0x80)
         rest >>= np.uint64(7)
@@ -157,7 +163,7 @@ def store_bytes(target: Bytes, at: np.uint64, source: Bytes, start: Int, length:
     at = store_varint(target, at, length)
     if length <= 0:
         return at
-    copy_bytes(source, start, target, np.int64(at), length)
+    copy_ahead(source, start, target, np.int64(at), length)
     return at + np.uint64(length)
 
 

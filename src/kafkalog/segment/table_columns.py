@@ -15,6 +15,8 @@ from kafkalog.kernels.bytes import Bytes, Ints
 
 MAX_INT64 = (1 << 63) - 1
 WIDE_HEADERS = pa.large_list(pa.struct([pa.field("key", pa.large_binary()), pa.field("value", pa.large_binary())]))
+NARROW = frozenset(kind.id for kind in (pa.binary(), pa.string(), pa.list_(pa.binary())))
+WIDE = frozenset(kind.id for kind in (pa.large_binary(), pa.large_string(), WIDE_HEADERS))
 NO_FLAGS: Bytes = np.empty(0, np.uint8)
 NO_INTS: Ints = np.empty(0, np.int64)
 MILLISECONDS = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_000)}
@@ -57,7 +59,7 @@ class TableColumns:
 
     def _offsets(self, start: int, stop: int) -> Ints:
         if self.offset is None:
-            return np.arange(start, stop, dtype=np.int64) + self.base_offset
+            return np.arange(self.base_offset + start, self.base_offset + stop, dtype=np.int64)
         array = _one_array("offset", self.offset, start, stop, pa.int64())
         if array.null_count:
             raise UsageError("column offset has nulls; every record has an offset")
@@ -116,9 +118,30 @@ def _find_column(table: pa.Table | pa.RecordBatch, *names: str) -> pa.ChunkedArr
 
 
 def _one_array(name: str, column: pa.ChunkedArray, start: int, stop: int, kind: pa.DataType) -> pa.Array:
-    """Rows of a column as one array of `kind`; 64-bit kinds take any number of bytes."""
-    part = _cast(name, column.slice(start, stop - start), kind)
+    """Rows of a column as one array of `kind`, or of one whose buffers say the same; 64-bit kinds take any number of bytes."""
+    part = column.slice(start, stop - start)
+    if part.num_chunks == 1 and _is_like(part.type, kind):
+        return part.chunk(0)
+    part = _cast(name, part, kind)
     return part.chunk(0) if part.num_chunks == 1 else pa.concat_arrays(part.chunks)
+
+
+def _is_like(found: pa.DataType, kind: pa.DataType) -> bool:
+    """Whether an array differs from one of the 64-bit `kind` at most in the width of its offsets, or in being text."""
+    if found == kind:
+        return True
+    if found.id not in NARROW | WIDE or kind.id not in WIDE:
+        return False
+    if kind != WIDE_HEADERS:
+        return not pa.types.is_nested(found)
+    return pa.types.is_nested(found) and _is_pair(found.value_type)
+
+
+def _is_pair(kind: pa.DataType) -> bool:
+    """Whether these are structs of `key` and `value`, both bytes or text."""
+    if not pa.types.is_struct(kind) or [field.name for field in kind] != ["key", "value"]:
+        return False
+    return all(_is_like(field.type, pa.large_binary()) for field in kind)
 
 
 def _cast(name: str, array: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
@@ -136,16 +159,26 @@ def _binary_arrays(name: str, column: pa.ChunkedArray | None, start: int, stop: 
 
 
 def _binary_buffers(array: pa.Array) -> tuple[Bytes, Ints, Bytes]:
-    """Bytes, offsets and flags of a large_binary array; no flags where nothing is null."""
-    _, offset_buffer, data = array.buffers()
-    offsets = np.frombuffer(offset_buffer, np.int64)[array.offset : array.offset + len(array) + 1] if len(array) else NO_INTS
+    """Bytes, offsets and flags of an array of bytes or text; no flags where nothing is null."""
+    data = array.buffers()[2]
     content = np.frombuffer(data, np.uint8) if data is not None and data.size else NO_FLAGS
-    return content, offsets, _valid_flags(array).view(np.uint8) if array.null_count else NO_FLAGS
+    return content, _element_starts(array), _valid_flags(array) if array.null_count else NO_FLAGS
 
 
-def _valid_flags(array: pa.Array) -> NDArray[np.bool_]:
-    flags: NDArray[np.bool_] = array.is_valid().to_numpy(zero_copy_only=False)
-    return flags
+def _element_starts(array: pa.Array) -> Ints:
+    """Where the elements of bytes, text or lists begin, and where the last one ends."""
+    if not len(array):
+        return NO_INTS
+    width = np.int64 if array.type.id in WIDE else np.int32
+    stored = np.frombuffer(array.buffers()[1], width)[array.offset : array.offset + len(array) + 1]
+    return stored.astype(np.int64, copy=False)
+
+
+def _valid_flags(array: pa.Array) -> Bytes:
+    """1 for each element of an array with nulls that is none."""
+    start = array.offset % 8
+    bits = np.frombuffer(array.buffers()[0], np.uint8)[array.offset // 8 : (array.offset + len(array) + 7) // 8]
+    return np.unpackbits(bits, bitorder="little")[start : start + len(array)]
 
 
 def _int_values(array: pa.Array) -> Ints:
@@ -155,10 +188,10 @@ def _int_values(array: pa.Array) -> Ints:
 
 def _list_parts(lists: pa.Array) -> tuple[Ints, pa.Array]:
     """(where each row's headers begin, all headers); a null row has none, whatever lies under it."""
-    offsets: Ints = np.frombuffer(lists.buffers()[1], np.int64)[lists.offset : lists.offset + len(lists) + 1]
-    if lists.null_count and np.diff(offsets)[~_valid_flags(lists)].any():
-        lists = pc.fill_null(lists, pa.scalar([], WIDE_HEADERS))  # slow, and needed only for arrays that somebody patched
-        offsets = lists.offsets.to_numpy()
+    offsets = _element_starts(lists)
+    if lists.null_count and (np.diff(offsets) * (1 - _valid_flags(lists))).any():
+        lists = pc.fill_null(lists, pa.scalar([], lists.type))  # slow, and needed only for arrays that somebody patched
+        offsets = _element_starts(lists)
     first, last = int(offsets[0]), int(offsets[-1])
     return offsets - first, lists.values.slice(first, last - first)
 
