@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.data import SEGMENT_NAME, Segment
@@ -18,28 +19,41 @@ BROKER_SETTINGS = {"log.retention.ms": "-1", "log.segment.bytes": str(1 << 30)}
 BROKER_JAVA = ("-Xmx1g", "-Xms1g", "-XX:+UseG1GC")
 
 
+@dataclass(frozen=True)
+class Topic:
+    """A topic of which every partition is the same segment."""
+
+    name: str
+    segment: Segment
+    partitions: int
+
+    @property
+    def records(self) -> int:
+        return self.segment.records * self.partitions
+
+
 @contextlib.contextmanager
-def serving_broker(folder: Path, segments: Sequence[Segment], partitions: int) -> Iterator[Broker]:
-    """A broker that opens the segments as its own: each is every partition of a topic named after its variant."""
+def serving_broker(folder: Path, topics: Sequence[Topic]) -> Iterator[Broker]:
+    """A broker that opens the segments of the topics as its own."""
     for problem in (resolve_jars(), resolve_connector()):
         if problem is not None:
             raise RunFailed(problem)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     with running_broker(folder, BROKER_SETTINGS) as broker:
-        _create_topics(broker, {segment.variant: partitions for segment in segments})
-    for segment in segments:
-        for number in range(partitions):
-            link_partition(broker.log_directory / f"{segment.variant}-{number}", segment)
+        _create_topics(broker, topics)
+    for topic in topics:
+        for number in range(topic.partitions):
+            link_partition(broker.log_directory / f"{topic.name}-{number}", topic.segment)
     with running_broker(folder, BROKER_SETTINGS, BROKER_JAVA) as broker:
         yield broker
 
 
-def _create_topics(broker: Broker, partitions: dict[str, int]) -> None:
+def _create_topics(broker: Broker, topics: Sequence[Topic]) -> None:
     from kafka import KafkaAdminClient
 
     admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
-    admin.create_topics({topic: {"num_partitions": count} for topic, count in partitions.items()}, wait_for_metadata=True)
+    admin.create_topics({topic.name: {"num_partitions": topic.partitions} for topic in topics}, wait_for_metadata=True)
     admin.close()
 
 
@@ -52,10 +66,10 @@ def link_partition(folder: Path, segment: Segment) -> None:
     os.link(segment.path, folder / SEGMENT_NAME)
 
 
-def topic_folder(broker: Broker, segment: Segment, folder: Path) -> Path:
+def topic_folder(broker: Broker, topic: Topic, folder: Path) -> Path:
     """A folder with the partitions of one topic only, as links to those of the broker with the indexes that it made."""
     shutil.rmtree(folder, ignore_errors=True)
-    for source in broker.log_directory.glob(f"{segment.variant}-*"):
+    for source in broker.log_directory.glob(f"{topic.name}-*"):
         target = folder / source.name
         target.mkdir(parents=True)
         for path in source.iterdir():
@@ -83,3 +97,13 @@ def many_segments(folder: Path, segment: Segment, count: int) -> Path:
     for number in range(count):
         os.link(segment.path, target / segment_file_name(number * segment.records))
     return folder
+
+
+def parquet_files(folder: Path) -> list[Path]:
+    """The files of a table; what readers pass over is left out."""
+    found = folder.rglob("*.parquet")
+    return [path for path in found if not any(part.startswith("_") for part in path.relative_to(folder).parts)]
+
+
+def parquet_bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in parquet_files(folder))

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.spark_data import parquet_files
 from kafkalog.spark import session
 from tests.spark.kafka_source import JARS
 
@@ -107,8 +108,7 @@ def ingest(spark: Any, arguments: argparse.Namespace) -> Query:
 def parquet_rows(folder: Path) -> int:
     import pyarrow.parquet as pq
 
-    files = (path for path in folder.rglob("*.parquet") if not any(part.startswith("_") for part in path.parts))
-    return sum(pq.read_metadata(path).num_rows for path in files)
+    return sum(pq.read_metadata(path).num_rows for path in parquet_files(folder))
 
 
 QUERIES: dict[str, Callable[[Any, argparse.Namespace], Query]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import json
 import os
 import shutil
@@ -519,6 +520,13 @@ def test_a_bad_choice_is_refused_with_what_is_allowed(logs: Path, target: Path, 
     with pytest.raises(SparkSourceError, match="KAFKALOG_BAD_OPTION") as caught:
         take(logs, target, **choices)
     assert message in str(caught.value)
+
+
+def test_only_spark_s_own_processes_are_spared_the_collection_after_each_task(logs: Path, target: Path, spark: Any) -> None:
+    take(logs, target, spark=spark)
+    frozen = spark.sparkContext.parallelize(range(8), 8).map(lambda _: gc.get_freeze_count()).collect()
+    assert max(frozen) > 10_000
+    assert gc.get_freeze_count() == 0
 
 
 def test_a_target_inside_the_source_is_refused(logs: Path) -> None:

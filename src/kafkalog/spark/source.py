@@ -9,6 +9,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from .errors import coded
+from .garbage import freeze_garbage
 from .options import SourceOptions, for_batch, for_stream, parse_options
 from .partition import SplitPartition, read_partition
 from .plan import plan_splits
@@ -32,6 +33,7 @@ class KafkaLogDataSource(DataSource):
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
         self.parsed = parse_options(options)
+        freeze_garbage()
 
     @classmethod
     def name(cls) -> str:
@@ -62,7 +64,9 @@ class KafkaLogReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         with coded():
-            return [SplitPartition(split) for split in plan_splits(self.options)]
+            splits = plan_splits(self.options)
+        freeze_garbage()
+        return [SplitPartition(split) for split in splits]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         return read_partition(partition, self.projection, self.options)

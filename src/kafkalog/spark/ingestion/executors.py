@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from kafkalog.errors import UsageError
 
 from ..errors import SPARK_FAILED, SparkSourceError
-from ..garbage import freeze_garbage
 from .writing import IngestTask, TaskResult, write_task
 
 if TYPE_CHECKING:
@@ -73,18 +72,12 @@ class SparkExecutor:
         context.setJobGroup(group, "kafkalog ingest", True)
         try:
             with _watched(context, group, len(tasks), on_progress):
-                results: list[TaskResult] = context.parallelize(tasks, len(tasks)).map(_write_in_worker).collect()
+                results: list[TaskResult] = context.parallelize(tasks, len(tasks)).map(write_task).collect()
             return results
         except Exception as error:
             raise _own_error(error) from error
         finally:
             context.setLocalProperty("spark.jobGroup.id", None)
-
-
-def _write_in_worker(task: IngestTask) -> TaskResult:
-    result = write_task(task)
-    freeze_garbage()
-    return result
 
 
 @contextmanager

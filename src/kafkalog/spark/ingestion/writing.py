@@ -26,6 +26,7 @@ from kafkalog.tables.records import record_batches
 from kafkalog.tables.schemas import find_table
 
 from ..errors import coded
+from ..garbage import freeze_garbage
 from ..options import TopicPartition
 from ..slices import as_partition, check_unchanged, damaged_content
 from ..splits import FileSlice, Part, Split
@@ -121,6 +122,7 @@ def write_task(task: IngestTask) -> TaskResult:
             result.files = writer.close()
         if damage:
             result.damaged.append(_write_damage(damage, target, folder, task))
+    freeze_garbage()
     return result
 
 
