@@ -18,6 +18,7 @@ from kafkalog.errors import UsageError
 from kafkalog.format import reference
 from kafkalog.kernels import batches as batch_kernel
 from kafkalog.kernels import encode as kernel
+from kafkalog.kernels.native import NOT_FOUND
 from kafkalog.kernels.scan import FIELD_COUNT
 from kafkalog.segment import encode
 from kafkalog.segment.columns import HEADERS_TYPE, RAW_HEADERS_TYPE
@@ -217,6 +218,21 @@ def test_a_batch_is_cut_before_it_grows_beyond_its_bytes_uncompressed(codec: str
     assert max(map(len, plain)) <= 4096
     assert min(map(len, plain[:-1])) > 4096 - 108
     assert [len(_records(each)) for each in coded] == [len(_records(each)) for each in plain]
+
+
+@pytest.mark.parametrize("batch_bytes", [1, 16_384, 65_536 + 61, 1 << 20])
+def test_lz4_of_the_kernel_is_that_of_the_codec_also_where_nothing_shrinks(
+    batch_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noise = np.random.default_rng(1)
+    values = [noise.integers(0, kinds, size, np.uint8).tobytes() for size in (0, 30, 70_000, 200_000) for kinds in (2, 256) * 5]
+    table = pa.table({"value": values, "offset": range(len(values))})
+    runs = list(encode.encode_runs(table, codec="lz4", batch_bytes=batch_bytes, run_bytes=4 << 20))
+    monkeypatch.setattr(encode, "lz4_compress_function", lambda: NOT_FOUND)
+    expected = list(encode.encode_runs(table, codec="lz4", batch_bytes=batch_bytes, run_bytes=4 << 20))
+    assert [bytes(run.data) for run in runs] == [bytes(run.data) for run in expected]
+    for run, other in zip(runs, expected, strict=True):
+        np.testing.assert_array_equal(run.fields, other.fields)
 
 
 def test_a_record_larger_than_a_batch_has_one_of_its_own() -> None:

@@ -181,5 +181,5 @@ def _type_zstd(typing: Any, function: Any, context: Any, target: Any, room: Any,
 
 # C functions that kernels call by an address found at run time (`native`), which comes first; other arguments as in C.
 call_crc32c: Any = intrinsic(_type_crc)  # crc32_iscsi(data, size, state)
-call_lz4: Any = intrinsic(_type_lz4)  # LZ4_decompress_safe(source, target, size, room)
+call_lz4: Any = intrinsic(_type_lz4)  # LZ4_decompress_safe, LZ4_compress_default(source, target, size, room)
 call_zstd: Any = intrinsic(_type_zstd)  # ZSTD_decompressDCtx(context, target, room, source, size)

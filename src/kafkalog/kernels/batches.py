@@ -1,4 +1,4 @@
-"""Write whole v2 batches from columns in one pass: where they are cut, records, headers, checksums.
+"""Write whole v2 batches from columns in one pass: where they are cut, records, headers, checksums; compress them with lz4.
 
 Each batch is finished while its bytes are in the nearest cache. Kernels take the tuple of columns apart before they loop: handing
 it to a function costs more than to encode a record.
@@ -13,9 +13,10 @@ import numpy as np
 from kafkalog.format import batch
 from kafkalog.format.sequence import MAX_SEQUENCE, NO_SEQUENCE
 
-from ._jit import JIT_OFF, call_crc32c, copy_ahead, inline, kernel
+from ._jit import JIT_OFF, call_crc32c, copy_ahead, copy_bytes, inline, kernel
 from .bytes import Bytes, Int, Ints
 from .crc import crc32c
+from .decompress import LZ4_BLOCK, LZ4_HEADER
 from .encode import (
     BAD_OFFSET,
     BAD_TIMESTAMP,
@@ -30,6 +31,7 @@ from .encode import (
     store_int,
     store_varint,
 )
+from .lz4 import BLOCK_BOUND, SIZE_FIELD, compress_frame
 from .native import NOT_FOUND
 from .scan import (
     ATTRIBUTES,
@@ -248,3 +250,30 @@ def write_batches(
     fields[MAX_TIMESTAMP, number] = max_timestamp
     _finish_batch(settings, fields, number, before, offsets.shape[0] - first, target, start, np.int64(at))
     return OK, offsets.shape[0], number + 1, np.int64(at)
+
+
+@kernel
+def compress_batches(data: Bytes, fields: Ints, function: Int, crc_function: Int, target: Bytes) -> Int:
+    """Fill `target` with the batches in `data`, their records compressed with lz4; how many bytes that are.
+
+    `fields`, made for `data`, are changed to fit. There must be `compressed_room` in `target`.
+    """
+    at = np.int64(0)
+    for number in range(fields.shape[1]):
+        start = fields[POSITION, number]
+        stop = start + fields[SIZE, number]
+        copy_bytes(data, start, target, at, np.int64(HEADER_SIZE))
+        end = compress_frame(function, data, start + HEADER_SIZE, stop, target, at + HEADER_SIZE)
+        store_int(target, at + batch.BATCH_LENGTH_POSITION, end - at - batch.LOG_OVERHEAD, 4)
+        fields[CRC, number] = _checksum(crc_function, target, at + CRC_START, end)
+        store_int(target, at + batch.CRC_POSITION, fields[CRC, number], 4)
+        fields[POSITION, number] = at
+        fields[SIZE, number] = end - at
+        at = end
+    return at
+
+
+def compressed_room(size: int, count: int) -> int:
+    """Bytes that `compress_batches` may touch for `count` batches of `size` bytes: a block that does not shrink is stored."""
+    blocks = size // LZ4_BLOCK + count
+    return size + count * (LZ4_HEADER + SIZE_FIELD) + blocks * SIZE_FIELD + BLOCK_BOUND

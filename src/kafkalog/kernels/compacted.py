@@ -12,12 +12,13 @@ import numpy as np
 
 from kafkalog.format import batch
 
-from ._jit import call_crc32c, call_lz4, copy_bytes, inline, kernel
+from ._jit import call_crc32c, copy_bytes, inline, kernel
 from .bytes import Bytes, Int, Ints
 from .crc import crc32c
-from .decompress import LZ4, LZ4_BLOCK, LZ4_HEADER, LZ4_STORED
+from .decompress import LZ4
 from .encode import size_of_varint, store_int, store_varint
 from .layout import CRC32C_FUNCTION
+from .lz4 import compress_frame, frame_room
 from .records import sized_bytes
 from .scan import (
     ATTRIBUTES,
@@ -60,8 +61,6 @@ TOTAL_FIELDS = 11
 NO_TIMESTAMP = np.int64(-1)
 # What a record may grow by: a timestamp delta of ten bytes instead of one, and the length for it.
 MOST_GROWTH = 10
-LZ4_BOUND = LZ4_BLOCK + LZ4_BLOCK // 255 + 16  # with less room liblz4 may give up on a block that it could compress
-LZ4_SIZE_FIELD = 4
 KEPT_ATTRIBUTES = batch.LOG_APPEND_TIME | batch.TRANSACTIONAL | batch.CONTROL
 
 
@@ -138,38 +137,6 @@ def _write(data: Bytes, count: Int, base_offset: Int, base_timestamp: Int, recor
         copy_bytes(data, tail, target, np.int64(at), tail_size)
         at += np.uint64(tail_size)
     return np.int64(at)
-
-
-@inline
-def _lz4_room(size: Int) -> Int:
-    """Bytes that `_compress_lz4` may touch for so many."""
-    blocks = size // LZ4_BLOCK + 2
-    return size + blocks * (LZ4_SIZE_FIELD + LZ4_BOUND - LZ4_BLOCK) + LZ4_BOUND
-
-
-@kernel
-def _compress_lz4(function: Int, raw: Bytes, size: Int, target: Bytes, start: Int) -> Int:
-    """Write raw[:size] to target[start:] as Kafka's writer frames it; the position after it. There must be room for LZ4_BOUND."""
-    store_int(target, start, 0x04224D18, 4)
-    store_int(target, start + 4, 0x604082, 3)
-    at = start + LZ4_HEADER
-    done = np.int64(0)
-    while done < size:
-        block = min(size - done, np.int64(LZ4_BLOCK))
-        here = np.uintp(target.ctypes.data) + np.uintp(at + LZ4_SIZE_FIELD)
-        origin_address = np.uintp(raw.ctypes.data) + np.uintp(done)
-        written = np.int64(call_lz4(np.uintp(function), origin_address, here, np.int32(block), np.int32(LZ4_BOUND)))
-        stated = written
-        if written <= 0 or written >= block:
-            copy_bytes(raw, done, target, at + LZ4_SIZE_FIELD, block)
-            written = block
-            stated = block | LZ4_STORED
-        for index in range(LZ4_SIZE_FIELD):
-            target[at + index] = (stated >> (8 * index)) & 0xFF
-        at += LZ4_SIZE_FIELD + written
-        done += block
-    store_int(target, at, 0, LZ4_SIZE_FIELD)
-    return at + LZ4_SIZE_FIELD
 
 
 @inline
@@ -289,9 +256,9 @@ def rewrite_batch(
     if stop < 0:
         return LEFT
     if codec == LZ4 and lz4_compress:
-        if start + _lz4_room(stop) > output.shape[0]:
+        if start + frame_room(stop) > output.shape[0]:
             return NO_ROOM
-        stop = _compress_lz4(lz4_compress, raw, stop, output, start)
+        stop = compress_frame(lz4_compress, raw, np.int64(0), stop, output, start)
     elif codec:
         totals[RAW] = stop
         return COMPRESS

@@ -23,7 +23,7 @@ from kafkalog.format.sequence import NO_SEQUENCE
 from kafkalog.kernels import batches as batch_kernel
 from kafkalog.kernels import encode as kernel
 from kafkalog.kernels.bytes import Bytes, Ints
-from kafkalog.kernels.native import crc32c_function
+from kafkalog.kernels.native import NOT_FOUND, crc32c_function, lz4_compress_function
 from kafkalog.kernels.scan import CRC, FIELD_COUNT, POSITION, SIZE
 
 from .table_columns import MAX_INT64, NO_FLAGS, NO_INTS, TableColumns, check_between
@@ -115,7 +115,9 @@ def encode_runs(
     settings[batch_kernel.BEFORE] = -1
     settings[batch_kernel.CRC_FUNCTION] = batch_kernel.NO_CHECKSUM if form.is_compressed else crc32c_function()
     runs = _iter_runs(TableColumns(table, base_offset, is_control), settings, run_bytes)
-    return (_compressed(run, form) for run in runs) if form.is_compressed else runs
+    if not form.is_compressed:
+        return runs
+    return _compressed_by_kernel(runs) if form.suits_kernel else (_compressed(run, form) for run in runs)
 
 
 def encode_messages(
@@ -178,6 +180,11 @@ class _Form:
     @property
     def is_compressed(self) -> bool:
         return self.codec != codecs.NONE
+
+    @property
+    def suits_kernel(self) -> bool:
+        """Whether a kernel can compress, which gives the same bytes without a Python object for a batch."""
+        return self.codec == codecs.LZ4 and self.level is None and lz4_compress_function() != NOT_FOUND
 
     def compress(self, content: memoryview | bytes) -> bytes:
         return codecs.compress(self.codec, content, level=self.level, magic=self.magic)
@@ -305,6 +312,21 @@ def _encoded_headers(columns: kernel.Columns) -> tuple[Bytes, Ints]:
     return target, stops
 
 
+def _compressed_by_kernel(runs: Iterator[Run]) -> Iterator[Run]:
+    """The same batches with their records compressed with lz4."""
+    functions = lz4_compress_function(), crc32c_function()
+    target = np.empty(0, np.uint8)
+    for run in runs:
+        room = batch_kernel.compressed_room(len(run.data), run.fields.shape[1])
+        if len(target) < room:
+            target = np.empty(room, np.uint8)
+        fields = run.fields.copy()
+        size = batch_kernel.compress_batches(np.frombuffer(run.data, np.uint8), fields, *functions, target)
+        for batch_size in fields[SIZE].tolist() if size > MAX_INT32 else ():
+            _check_length(batch_size - batch.LOG_OVERHEAD)
+        yield Run(memoryview(target)[:size], fields)  # type: ignore[arg-type]
+
+
 def _compressed(run: Run, form: _Form) -> Run:
     """The same batches with their records compressed, and the checksums that they did not have before."""
     parts: list[memoryview | bytes] = []
@@ -312,7 +334,7 @@ def _compressed(run: Run, form: _Form) -> Run:
     for each in run.batches():
         payload = form.compress(each[batch.HEADER_SIZE :])
         checksum = crc32c(payload, crc32c(each[batch.CRC_START : batch.HEADER_SIZE]))
-        length = _batch_length(payload).to_bytes(4, "big")
+        length = _check_length(batch.MIN_BATCH_LENGTH + len(payload)).to_bytes(4, "big")
         front = each[: batch.BATCH_LENGTH_POSITION], length, each[batch.LOG_OVERHEAD : batch.CRC_POSITION]
         parts += *front, checksum.to_bytes(4, "big"), each[batch.CRC_START : batch.HEADER_SIZE], payload
         sizes.append(batch.HEADER_SIZE + len(payload))
@@ -324,8 +346,7 @@ def _compressed(run: Run, form: _Form) -> Run:
     return Run(memoryview(b"".join(parts)), fields)
 
 
-def _batch_length(payload: bytes) -> int:
-    length = batch.MIN_BATCH_LENGTH + len(payload)
+def _check_length(length: int) -> int:
     if length > MAX_INT32 - batch.LOG_OVERHEAD:
         raise UsageError(f"a batch of {length} compressed bytes cannot be stored: {FAULTS[kernel.TOO_LARGE]}")
     return length

@@ -33,6 +33,8 @@ from .validation import target_compression
 if TYPE_CHECKING:
     from .partition_log import PartitionLog
 
+RUN_BYTES = 4 << 20  # what is written and indexed at once: beyond it nothing more is to be gained
+
 
 @dataclass(frozen=True)
 class Producer:
@@ -69,7 +71,8 @@ def append_table(
     if log.config.magic == 2:
         if producer.is_transactional:
             request = replace(request, verification=_verification(log, producer))
-        appends = _append_batches(log, encode_runs(table, leader_epoch=leader_epoch, **asdict(producer), **options), request)
+        runs = encode_runs(table, run_bytes=RUN_BYTES, leader_epoch=leader_epoch, **asdict(producer), **options)
+        appends = _append_batches(log, runs, request)
     else:
         appends = _append_messages(log, _encoded_messages(log, table, producer, options), request)
     result = AppendResult(-1, -1, -1, NO_TIMESTAMP, NO_TIMESTAMP, log.log_start_offset, codec, 0, 0, 0)

@@ -12,6 +12,7 @@ from kafkalog.format import batch
 from kafkalog.kernels import compacted, layout, scan
 from kafkalog.kernels import compaction as kernel
 from kafkalog.kernels.bytes import Bytes, Ints
+from kafkalog.kernels.lz4 import BLOCK_BOUND
 from kafkalog.kernels.native import lz4_compress_function
 from kafkalog.kernels.offset_map import Words
 from kafkalog.segment.scratch import DecodeScratch
@@ -60,7 +61,7 @@ class Workspace:
 
     def grow(self, records: int, size: int) -> None:
         """Make room for a batch of so many records, `size` bytes if they are not compressed, behind what was written."""
-        needed = 2 * size + records * compacted.MOST_GROWTH + compacted.LZ4_BOUND + batch.HEADER_SIZE
+        needed = 2 * size + records * compacted.MOST_GROWTH + BLOCK_BOUND + batch.HEADER_SIZE
         if records > self.buffers.records.shape[1]:
             table, hashes = _record_tables(records)
             self.buffers = self.buffers._replace(records=table, hashes=hashes)
