@@ -188,7 +188,7 @@ def compare_batches(view: View, partition: ExpectedPartition, differences: Diffe
     for name, batches in expected.items():
         compare_batch_list(f"{place} {name}", batches, found.get(name, []), differences)
         for batch in batches:
-            decoded.compare(f"{place} {name}", name, batch, partition.case.get("logStartOffset", 0), differences)
+            decoded.compare(f"{place} {name}", name, batch, partition.log_start_offset, differences)
 
 
 def compare_batch_list(place: str, expected: list[Row], found: list[Row], differences: Differences) -> None:

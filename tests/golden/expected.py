@@ -128,6 +128,16 @@ class ExpectedPartition:
         lines = path.read_text(encoding="ascii").splitlines()[2:]
         return [(int(epoch), int(offset)) for epoch, offset in (line.split() for line in lines)]
 
+    @functools.cached_property
+    def log_start_offset(self) -> int:
+        """What the broker said; where nobody asked it, as after a kill, what its checkpoint says."""
+        if (told := self.case.get("logStartOffset")) is not None:
+            return int(told)
+        path = self.folder.parent / "log-start-offset-checkpoint"
+        lines = path.read_text(encoding="utf-8").splitlines()[2:] if path.exists() else []
+        offsets = {(topic, partition): int(offset) for topic, partition, offset in map(str.split, lines)}
+        return offsets.get((self.topic, str(self.partition)), 0)
+
     def altered_logs(self) -> list[str]:
         """The .log files that are not the bytes that the expected files were made from."""
         logs = self.case.get("logs", {})

@@ -15,9 +15,9 @@ def key(number: int) -> bytes:
     return b"key %d" % number
 
 
-def put(log: Script, *numbers: int, value: bytes | None = b"value", **fields: Any) -> None:
+def put(log: Script, *numbers: int, value: bytes | None = b"value", refused: str | None = None, **fields: Any) -> None:
     """One batch with these keys."""
-    log.append(batch(keyed(*((key(number), value) for number in numbers)), **fields))
+    log.append(batch(keyed(*((key(number), value) for number in numbers)), **fields), refused=refused)
 
 
 def clean(log: Script, end: int, **fields: Any) -> None:

@@ -119,3 +119,42 @@ def a_word_in_the_checkpoint_of_the_cleaner_stops_it(log: Script) -> None:
     log.high_watermark(3)
     log.clean(refused="NumberFormatException")
     put(log, 1)
+
+
+@scenario
+def a_checkpoint_of_the_cleaner_that_cannot_be_read_takes_the_directory_out_of_use(log: Script) -> None:
+    log.open({"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0.0, "segment.bytes": 300 * ONE_RECORD})
+    put(log, 1, 2, 1)
+    log.roll()
+    put(log, 1, 2, 1)
+    log.high_watermark(6)
+    log.close(clean=False)
+    log.do("damage", file="data/cleaner-offset-checkpoint", append=text(b"0\nx\nt 0 1\n"))
+    log.open()
+    log.high_watermark(6)
+    log.clean(gives={"cleaned": True, "endOffset": 3})
+    put(log, 1, refused="KafkaStorageException")
+    log.read(0, refused="KafkaStorageException")
+    log.clean(gives={"cleaned": True, "endOffset": 3})
+    log.truncate("KafkaStorageException", offset=3)
+    log.roll("KafkaStorageException")
+    log.flush("KafkaStorageException")
+    log.retention()
+    log.become_leader(epoch=3)
+    log.offset_for_time("KafkaStorageException", ms=-3)
+    log.state()
+    log.close(clean=False)
+
+
+@scenario
+def an_index_entry_with_a_negative_position_stops_the_cleaner(log: Script) -> None:
+    log.open({"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0.0})
+    put(log, 1, 2, 1)
+    log.roll()
+    log.high_watermark(3)
+    log.close()
+    log.damage(name(0, "index"), append=text(b"\0\0\0\0\x94\xd2\xd2\xab"))
+    log.open()
+    log.high_watermark(3)
+    log.clean("KafkaException")
+    log.read(0)

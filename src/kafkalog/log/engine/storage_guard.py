@@ -14,6 +14,10 @@ class StorageGuard:
         self.folder = folder
         self.failure: OSError | None = None
 
+    def fail(self, error: Exception) -> None:
+        """From now on refuse everything: a file beside the log cannot be read, so nobody knows what the disk still holds."""
+        self.failure = error if isinstance(error, OSError) else OSError(str(error))
+
     def doing(self, action: str) -> GuardedAction:
         """For `with`: `action` may fail, and is refused if one failed before."""
         return GuardedAction(self, action)

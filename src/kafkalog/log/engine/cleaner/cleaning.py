@@ -98,7 +98,11 @@ class Cleaner:
             self.offsets.latest_offset = end - 1  # offsets may be missing at the end of a segment
 
     def _map_segment(self, log: PartitionLog, segment: LogSegment, mapping: OffsetMapping) -> None:
-        chunks = self.chunks(log, segment, segment.offset_index.lookup(mapping.start_offset).position)
+        position = segment.offset_index.lookup(mapping.start_offset).position
+        if position < 0:
+            index = segment.offset_index.path
+            raise LogRefusal(f"{index}: offset {mapping.start_offset} cannot be at byte {position}; reindex makes indexes anew")
+        chunks = self.chunks(log, segment, position)
         while chunks.has_more and not mapping.is_full:
             self.check()
             chunk = chunks.read()

@@ -62,7 +62,7 @@ class CleanerSelection:
     def checkpoints(self) -> dict[tuple[str, int], int]:
         """The first dirty offset of each partition that was cleaned before; none at all if the file cannot be read."""
         with suppress(LogStorageFailure):
-            return self._checkpoint.read()
+            return self._read()
         return {}
 
     def find_filthiest(self, now_ms: int) -> LogToClean | None:
@@ -78,16 +78,25 @@ class CleanerSelection:
         """Store how far the log is clean; partitions that are no longer here are forgotten."""
         known = {(other.topic, other.partition) for other in self.logs}
         with suppress(LogStorageFailure):  # a file that cannot be read stays as it is: it may tell of other logs
-            offsets = {place: offset for place, offset in self._checkpoint.read().items() if place in known}
+            offsets = {place: offset for place, offset in self._read().items() if place in known}
             self._checkpoint.write({**offsets, (log.topic, log.partition): end_offset})
 
     def maybe_truncate_checkpoint(self, log: PartitionLog, offset: int) -> None:
         """Store that the log is clean up to `offset` at most."""
         if not log.config.compact:
             return
-        offsets = self._checkpoint.read()
+        offsets = self._read()
         if offsets.get((log.topic, log.partition), 0) > offset:
             self._checkpoint.write({**offsets, (log.topic, log.partition): offset})
+
+    def _read(self) -> dict[tuple[str, int], int]:
+        """The checkpoint; one that cannot be read is a failure of the directory, and so of every log in it."""
+        try:
+            return self._checkpoint.read()
+        except LogStorageFailure as failure:
+            for log in self.logs:
+                log.guard.fail(failure)
+            raise
 
     def _may_clean(self, log: PartitionLog) -> bool:
         return log.config.compact and (log.topic, log.partition) not in self.uncleanable
