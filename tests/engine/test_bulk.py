@@ -132,6 +132,23 @@ def test_a_topic_of_an_old_format_gets_messages(tmp_path: Path, version: str, co
     assert magics == [0 if version == "0.9.0" else 1]
 
 
+@pytest.mark.parametrize("codec", ["none", "lz4", "zstd"])
+def test_new_batches_behind_ones_that_were_sent_before_follow_the_log_without_a_gap(tmp_path: Path, codec: str) -> None:
+    table = _table(8)
+    producer: dict[str, Any] = {"producer_id": 7, "producer_epoch": 1, "base_sequence": 0}
+    batches = list(encode_batches(table, codec=codec, batch_bytes=2000, **producer))
+    with _open(tmp_path / "single" / "t-0", SMALL) as log:
+        for batch in (*batches[:3], *batches):
+            log.append(_as_sent(batch), leader_epoch=0)
+        assert log.log_end_offset == 1500
+    with _open(tmp_path / "bulk" / "t-0", SMALL) as log:
+        for batch in batches[:3]:
+            log.append(_as_sent(batch), leader_epoch=0)
+        result = log.append_records(table, codec=codec, batch_bytes=2000, leader_epoch=0, **producer)
+        assert (result.first_offset, result.last_offset, log.log_end_offset) == (0, 1499, 1500)
+    assert _files(tmp_path / "bulk" / "t-0") == _files(tmp_path / "single" / "t-0")
+
+
 def test_a_batch_that_was_sent_before_is_not_stored_again(tmp_path: Path) -> None:
     table = _table(4, 5)
     with _open(tmp_path / "t-0", {}) as log:

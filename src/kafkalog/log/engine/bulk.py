@@ -136,13 +136,14 @@ def _append_batches(log: PartitionLog, runs: Iterator[Run], request: AppendReque
     for run in runs:
         start = 0
         while start < run.fields.shape[1]:
+            if run.fields[scan.BASE_OFFSET, start] != log.log_end_offset:
+                run, start = run.part(start, run.fields.shape[1]).moved(log.log_end_offset), 0
             stop = start + _begin_piece(log, run.fields[:, start:], request.leader_epoch)
-            piece = run.part(start, stop)
-            appended = _append_piece(log, piece, request)
-            if appended is not None:
-                yield appended
-            else:
-                yield from (append_stamped(log, bytes(each), request) for each in piece.batches())
+            appended = _append_piece(log, run.part(start, stop), request)
+            if appended is None:  # one of them was appended before; the first goes alone, and takes no offsets if it was
+                stop = start + 1
+                appended = append_stamped(log, bytes(run.part(start, stop).data), request)
+            yield appended
             start = stop
 
 
