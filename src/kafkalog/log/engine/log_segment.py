@@ -386,12 +386,14 @@ class LogSegment:
         self.log.trim()
         self._offset_index.close()
         self._time_index.close()
+        self.transaction_index.release()
         self.log.become_inactive()
 
     def release_files(self) -> None:
         """Let the files of a segment that is not the active one go until they are read."""
         self._offset_index.close_handlers()
         self._time_index.close_handlers()
+        self.transaction_index.release()
         self.log.become_inactive()
 
     def flush(self) -> None:
