@@ -18,7 +18,7 @@ from kafkalog.log.engine.config import LogConfig
 from kafkalog.log.engine.partition_log import PartitionLog
 from kafkalog.log.engine.schedule import ManualClock, Schedule
 from kafkalog.segment.columns import RAW_HEADERS_TYPE
-from kafkalog.segment.encode import encode_batches
+from kafkalog.segment.encode import encode_batches, encode_messages
 
 NOW = 1_700_000_000_000
 SMALL = {"internal.segment.bytes": "20000", "index.interval.bytes": "500"}
@@ -130,6 +130,39 @@ def test_a_topic_of_an_old_format_gets_messages(tmp_path: Path, version: str, co
         assert found.column(name).to_pylist() == table.column(name).to_pylist()
     magics = kafkalog.open(tmp_path / "t-0").read("batches", ["magic"]).read_all().column("magic").unique().to_pylist()
     assert magics == [0 if version == "0.9.0" else 1]
+
+
+@pytest.mark.parametrize("version", ["0.9.0", "0.10.2"])
+@pytest.mark.parametrize("name", ["defaults", "small segments", "old and new times", "flushed often"])
+def test_messages_are_stored_as_if_each_set_had_been_sent_alone(tmp_path: Path, name: str, version: str) -> None:
+    settings = {**SETTINGS[name], "message.format.version": version}
+    table = _table(9).drop_columns(["headers_raw"])
+    with _open(tmp_path / "bulk" / "t-0", settings) as log:
+        log.assign_epoch_start_offset(3, 0)
+        result = log.append_records(table, batch_bytes=2000)
+        assert (result.first_offset, result.last_offset, result.message_count) == (0, 1499, 1500)
+    with _open(tmp_path / "single" / "t-0", settings) as log:
+        log.assign_epoch_start_offset(3, 0)
+        for sent in encode_messages(table, magic=0 if version == "0.9.0" else 1, batch_bytes=2000):
+            log.append(sent)
+    assert _files(tmp_path / "bulk" / "t-0") == _files(tmp_path / "single" / "t-0")
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4", "zstd"])
+def test_new_batches_behind_ones_that_were_sent_before_follow_the_log_without_a_gap(tmp_path: Path, codec: str) -> None:
+    table = _table(8)
+    producer: dict[str, Any] = {"producer_id": 7, "producer_epoch": 1, "base_sequence": 0}
+    batches = list(encode_batches(table, codec=codec, batch_bytes=2000, **producer))
+    with _open(tmp_path / "single" / "t-0", SMALL) as log:
+        for batch in (*batches[:3], *batches):
+            log.append(_as_sent(batch), leader_epoch=0)
+        assert log.log_end_offset == 1500
+    with _open(tmp_path / "bulk" / "t-0", SMALL) as log:
+        for batch in batches[:3]:
+            log.append(_as_sent(batch), leader_epoch=0)
+        result = log.append_records(table, codec=codec, batch_bytes=2000, leader_epoch=0, **producer)
+        assert (result.first_offset, result.last_offset, log.log_end_offset) == (0, 1499, 1500)
+    assert _files(tmp_path / "bulk" / "t-0") == _files(tmp_path / "single" / "t-0")
 
 
 def test_a_batch_that_was_sent_before_is_not_stored_again(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kafkalog.errors import LogStorageFailure, StorageError, UsageError
+from kafkalog.format import reference
 from kafkalog.log.engine.building import RecordsBuilder
 from kafkalog.log.engine.checkpoints import OffsetCheckpoint
 from kafkalog.log.engine.log_directory import LogDirectory
@@ -162,6 +163,49 @@ with LogDirectory(sys.argv[1]) as directory:
 """
 
 
+ABORTED_EVERYWHERE = """
+import os, resource, sys
+from kafkalog import LogConfig, LogDirectory
+from tests.engine.test_log_directory import transactional_batch
+
+path, count, limit = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+config = LogConfig.of({"internal.segment.bytes": 100})
+with LogDirectory(path) as directory:
+    log = directory.open_log("orders", 0, config)
+    for sequence in range(count):
+        guard = log.start_verification(7, sequence, 0, False)
+        log.append(transactional_batch(sequence), verification=guard)
+        log.end_transaction(7, 0, False)
+for is_clean in (True, False):
+    if not is_clean:
+        os.remove(path + "/.kafka_cleanshutdown")
+    with LogDirectory(path) as directory:
+        log = directory.open_log("orders", 0, config)
+        assert len(log.segments) == 2 * count
+        aborted = log.collect_aborted_transactions(0, log.log_end_offset)
+        assert [one.first_offset for one in aborted] == list(range(0, 2 * count, 2))
+"""
+
+
+def transactional_batch(sequence: int) -> bytes:
+    return reference.encode_batch(
+        [reference.Record(0, NOW, b"key", b"value", ())],
+        producer_id=7,
+        producer_epoch=0,
+        base_sequence=sequence,
+        transactional=True,
+    )
+
+
+def _run(script: str, *arguments: str) -> None:
+    subprocess.run([sys.executable, "-c", script, *arguments], check=True, timeout=60, cwd=Path(__file__).parents[2])
+
+
 def test_a_log_may_have_more_segments_than_the_process_may_have_files(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-c", MANY_SEGMENTS, str(tmp_path)], check=True, timeout=60, cwd=Path(__file__).parents[2])
+    _run(MANY_SEGMENTS, str(tmp_path))
     assert len(list((tmp_path / "orders-0").glob("*.log"))) == 1
+
+
+def test_it_may_have_more_transaction_indexes_too(tmp_path: Path) -> None:
+    _run(ABORTED_EVERYWHERE, str(tmp_path), "100", "64")

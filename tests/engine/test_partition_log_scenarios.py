@@ -87,6 +87,17 @@ def test_a_closed_log_takes_nothing_more(logs: Logs) -> None:
         log.append(batch(1))
 
 
+def test_a_log_may_be_closed_twice_but_not_after_its_files_were_let_go(logs: Logs) -> None:
+    log = logs.open()
+    log.append(batch(1))
+    log.close()
+    log.close()
+    log = logs.open()
+    log.close_handlers()
+    with pytest.raises(LogStorageFailure):
+        log.close()
+
+
 def test_after_a_failed_abort_marker_nothing_goes_until_the_log_is_opened_again(logs: Logs) -> None:
     log = logs.open()
     log.append(in_transaction(10, 1, 0, 0))

@@ -24,7 +24,7 @@ from kafkalog.kernels import batches as batch_kernel
 from kafkalog.kernels import encode as kernel
 from kafkalog.kernels.bytes import Bytes, Ints
 from kafkalog.kernels.native import NOT_FOUND, crc32c_function, lz4_compress_function
-from kafkalog.kernels.scan import CRC, FIELD_COUNT, POSITION, SIZE
+from kafkalog.kernels.scan import BASE_OFFSET, CRC, FIELD_COUNT, LAST_OFFSET, POSITION, SIZE
 
 from .table_columns import MAX_INT64, NO_FLAGS, NO_INTS, TableColumns, check_between
 
@@ -53,6 +53,14 @@ class Run(NamedTuple):
         start = int(fields[POSITION, 0])
         fields[POSITION] -= start
         return Run(self.data[start : start + int(fields[POSITION, -1] + fields[SIZE, -1])], fields)
+
+    def moved(self, base_offset: int) -> Run:
+        """A copy whose first batch begins at `base_offset`, and the others as far behind it as before."""
+        data, fields = np.frombuffer(self.data, np.uint8).copy(), self.fields.copy()
+        fields[[BASE_OFFSET, LAST_OFFSET]] += base_offset - fields[BASE_OFFSET, 0]
+        places = fields[POSITION][:, None] + np.arange(8)
+        data[places] = fields[BASE_OFFSET].astype(">i8").view(np.uint8).reshape(-1, 8)  # no checksum covers it
+        return Run(memoryview(data), fields)  # type: ignore[arg-type]
 
     def batches(self) -> Iterator[memoryview]:
         for start, size in self.fields[[POSITION, SIZE]].T.tolist():

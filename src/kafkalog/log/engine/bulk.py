@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from kafkalog import codecs
 from kafkalog.errors import InvalidRecord, InvalidTimestamp, RecordBatchTooLarge, RecordTooLarge, UsageError
-from kafkalog.format.batch import TRANSACTIONAL
+from kafkalog.format.batch import CODEC_MASK, TRANSACTIONAL
 from kafkalog.kernels import scan
 from kafkalog.kernels.bytes import Ints
 from kafkalog.segment.encode import Run, encode_messages, encode_runs
@@ -23,6 +23,7 @@ from kafkalog.segment.encode import Run, encode_messages, encode_runs
 from .appending import AppendRequest, AppendResult, append_stamped, note_producers
 from .config import MAX_LONG, LogConfig
 from .entries import iter_entries
+from .header_tables import scan_entries
 from .indexes import MAX_RELATIVE_OFFSET
 from .log_segment import MAX_TIMESTAMP
 from .offsets import NO_TIMESTAMP, AppendOrigin, OffsetMetadata
@@ -136,13 +137,14 @@ def _append_batches(log: PartitionLog, runs: Iterator[Run], request: AppendReque
     for run in runs:
         start = 0
         while start < run.fields.shape[1]:
+            if run.fields[scan.BASE_OFFSET, start] != log.log_end_offset:
+                run, start = run.part(start, run.fields.shape[1]).moved(log.log_end_offset), 0
             stop = start + _begin_piece(log, run.fields[:, start:], request.leader_epoch)
-            piece = run.part(start, stop)
-            appended = _append_piece(log, piece, request)
-            if appended is not None:
-                yield appended
-            else:
-                yield from (append_stamped(log, bytes(each), request) for each in piece.batches())
+            appended = _append_piece(log, run.part(start, stop), request)
+            if appended is None:  # one of them was appended before; the first goes alone, and takes no offsets if it was
+                stop = start + 1
+                appended = append_stamped(log, bytes(run.part(start, stop).data), request)
+            yield appended
             start = stop
 
 
@@ -198,7 +200,7 @@ def _append_piece(log: PartitionLog, piece: Run, request: AppendRequest) -> Appe
             analysis = analyze_producers(log.producers, iter_entries(piece.data), append_at, *checks)
             if analysis.duplicate is not None:
                 return None
-        log.local_log.append(last_offset, piece.data)
+        log.local_log.append(last_offset, piece.data, fields=fields)
         log.watermarks.follow_log_end()
         note_producers(log, segment, analysis, last_offset)
         if log.local_log.unflushed_messages >= log.config.flush_messages:
@@ -211,7 +213,28 @@ def _append_piece(log: PartitionLog, piece: Run, request: AppendRequest) -> Appe
 def _append_messages(log: PartitionLog, sets: Iterator[bytes], request: AppendRequest) -> Iterator[AppendResult]:
     """Append sets of v0 or v1 messages, one at a time."""
     for data in sets:
-        yield append_stamped(log, data, request)
+        fields = scan_entries(data, 0)
+        if fields is None or fields[scan.ATTRIBUTES, 0] & CODEC_MASK:  # then it is one message, whose first offset is inside
+            yield append_stamped(log, data, request)
+            continue
+        _begin_set(log, fields)
+        appended = _append_piece(log, Run(memoryview(data), fields), request)
+        assert appended is not None, "messages have no producer, so no duplicates"
+        yield appended
+
+
+def _begin_set(log: PartitionLog, fields: Ints) -> None:
+    """Check what a leader checks of plain messages that come together, and roll the segment if it has no place for them."""
+    config, active = log.config, log.active_segment
+    size, largest = int(fields[scan.SIZE].sum()), int(fields[scan.SIZE].max())
+    if largest > config.max_message_bytes:
+        raise RecordTooLarge(f"{log.folder}: a message of {largest} bytes; max.message.bytes is {config.max_message_bytes}")
+    if log.leader_epochs:  # formats without epochs: what is known of epochs is true no more
+        log.leader_epochs.clear_and_flush()
+    if size > config.segment_bytes:
+        raise RecordBatchTooLarge(f"{log.folder}: {size} bytes do not fit into a segment of {config.segment_bytes}")
+    if active.should_roll(config, size, int(fields[scan.MAX_TIMESTAMP].max()), int(fields[scan.LAST_OFFSET, -1])):
+        log.roll()
 
 
 def _together(first: AppendResult, then: AppendResult) -> AppendResult:

@@ -176,21 +176,27 @@ class LogSegment:
             or not offset_index.can_append_offset(last_offset)
         )
 
-    def append(self, last_offset: int, data: Buffer, entries: Sequence[Entry] | None = None) -> None:
-        """Add whole entries, the last of which ends with `last_offset`; `entries`, if somebody has them already."""
+    def append(
+        self, last_offset: int, data: Buffer, entries: Sequence[Entry] | None = None, fields: Ints | None = None
+    ) -> None:
+        """Add whole entries, the last of which ends with `last_offset`; `entries` or their headers, if somebody has them."""
         if not data:
             return
         position = self.log.size
         self.ensure_offset_in_range(last_offset)
         self.log.append(data)
-        if len(data) < BULK_BYTES or not self._index_set(data, position):
+        if (len(data) < BULK_BYTES and fields is None) or not self._index_set(data, position, fields):
             self._index_entries(iter_entries(data) if entries is None else entries, position)
 
-    def _index_set(self, data: Buffer, position: int) -> bool:
+    def _index_set(self, data: Buffer, position: int, fields: Ints | None) -> bool:
         """Index what was written at `position`; False if something in it is odd, and nothing was done."""
-        fields = scan_entries(data, position)
         if fields is None:
-            return False
+            fields = scan_entries(data, position)
+            if fields is None:
+                return False
+        else:
+            fields = fields.copy()
+            fields[scan.POSITION] += position
         indexed_position = self.index_in_bulk(fields, position - self._bytes_since_index_entry)
         if indexed_position is None:
             return False
@@ -386,12 +392,14 @@ class LogSegment:
         self.log.trim()
         self._offset_index.close()
         self._time_index.close()
+        self.transaction_index.release()
         self.log.become_inactive()
 
     def release_files(self) -> None:
         """Let the files of a segment that is not the active one go until they are read."""
         self._offset_index.close_handlers()
         self._time_index.close_handlers()
+        self.transaction_index.release()
         self.log.become_inactive()
 
     def flush(self) -> None:

@@ -79,6 +79,7 @@ class PartitionLog:
         # leave new entries behind it that nobody looks at.
         self.on_truncated: Callable[[], None] = _nobody_told
         self._expiration: Task | None = None
+        self._was_closed = False
 
     @classmethod
     def open(
@@ -392,7 +393,9 @@ class PartitionLog:
         return self.files.schedule.run_due()
 
     def close(self) -> None:
-        """Write what the next start needs, and let the files go; `flush` before, for a clean shutdown."""
+        """Write what the next start needs, and let the files go; `flush` before, for a clean shutdown. Once is enough."""
+        if self._was_closed:
+            return
         self.topic_id_file.flush()
         self.local_log.check_open()
         if self._expiration is not None:
@@ -400,7 +403,7 @@ class PartitionLog:
         with self.guard.doing("taking a snapshot of the producers"):
             self.producers.take_snapshot()
         self.local_log.close()
-        self.local_log.is_closed = True
+        self.local_log.is_closed = self._was_closed = True
 
     def close_handlers(self) -> None:
         """Let the files go as they are: what a crash leaves."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
 
 from kafkalog.errors import CorruptIndex, InvalidArgument, LogRefusal
@@ -32,17 +32,19 @@ class AbortedTransaction(NamedTuple):
 
 
 class TransactionIndex:
-    """The aborted transactions of the segment that begins at `start_offset`, in the order of their markers."""
+    """The aborted transactions of the segment that begins at `start_offset`, in the order of their markers.
+
+    Its file stays open only while entries are added: a log may have more of them than a process may have files.
+    """
 
     def __init__(self, start_offset: int, fs: Fs, path: str) -> None:
         self.path = path
         self._start_offset = start_offset
         self._fs = fs
         self._file: OpenFile | None = None
-        self._size = 0  # where the next entry goes: behind all that was in the file when it was opened
         self._last_offset: int | None = None
-        if fs.kind(path) != "missing":
-            self._open()
+        self._has_file = self._is_dirty = fs.kind(path) != "missing"
+        self._size = fs.size(path) if self._has_file else 0  # where the next entry goes: behind all that was there at first
 
     @property
     def is_empty(self) -> bool:
@@ -54,8 +56,11 @@ class TransactionIndex:
                 f"{self.path}: a transaction that ended at offset {aborted.last_offset} cannot follow one of {self._last_offset}"
             )
         self._last_offset = aborted.last_offset
-        file = self._open()
-        file.write(self._size, _ENTRY.pack(TXN_INDEX_VERSION, *aborted))
+        if self._file is None:
+            self._file = self._fs.open(self.path, create=True)
+            self._size = self._file.size
+        self._has_file = self._is_dirty = True
+        self._file.write(self._size, _ENTRY.pack(TXN_INDEX_VERSION, *aborted))
         self._size += _ENTRY.size
 
     def all_aborted(self) -> list[AbortedTransaction]:
@@ -86,7 +91,7 @@ class TransactionIndex:
 
     def reset(self) -> None:
         """Drop all entries; a file that is there stays, empty."""
-        if self._file is not None:
+        if self._has_file:
             self._truncate(0)
         self._last_offset = None
 
@@ -117,30 +122,46 @@ class TransactionIndex:
         return False
 
     def flush(self) -> None:
-        if self._file is not None:
-            self._file.sync()
+        if self._has_file and self._is_dirty:
+            with self._opened() as file:
+                file.sync()
+            self._is_dirty = False
 
-    def close(self) -> None:
+    def release(self) -> None:
+        """Let the file go until it is needed again."""
         if self._file is not None:
             self._file.close()
             self._file = None
-            self._size = 0
 
-    def _open(self) -> OpenFile:
-        if self._file is None:
-            self._file = self._fs.open(self.path, create=True)
-            self._size = self._file.size
-        return self._file
+    def close(self) -> None:
+        """Let the file go; an index that is closed knows nothing of it."""
+        self.release()
+        self._has_file = False
+        self._size = 0
+
+    @contextmanager
+    def _opened(self) -> Iterator[OpenFile]:
+        """The file that is there."""
+        if self._file is not None:
+            yield self._file
+            return
+        file = self._fs.open(self.path)
+        try:
+            yield file
+        finally:
+            file.close()
 
     def _truncate(self, size: int) -> None:
-        assert self._file is not None
-        self._file.truncate(size)
+        with self._opened() as file:
+            file.truncate(size)
+        self._is_dirty = True
         self._size = min(self._size, size)
 
     def _entries(self) -> Iterator[AbortedTransaction]:
-        if self._file is None:
+        if not self._has_file:
             return
-        stored = self._file.read(0, self._size - self._size % _ENTRY.size)
+        with self._opened() as file:
+            stored = file.read(0, self._size - self._size % _ENTRY.size)
         for version, *fields in _ENTRY.iter_unpack(stored):
             # Kafka looks at the first of the version's two bytes only, and takes a negative one.
             if version >> 8 > TXN_INDEX_VERSION:
