@@ -41,6 +41,7 @@ class TransactionIndex:
         self._file: OpenFile | None = None
         self._size = 0  # where the next entry goes: behind all that was in the file when it was opened
         self._last_offset: int | None = None
+        self._is_durable = False  # also of a file that was there: nobody knows who wrote it
         if fs.kind(path) != "missing":
             self._open()
 
@@ -55,6 +56,7 @@ class TransactionIndex:
             )
         self._last_offset = aborted.last_offset
         file = self._open()
+        self._is_durable = False
         file.write(self._size, _ENTRY.pack(TXN_INDEX_VERSION, *aborted))
         self._size += _ENTRY.size
 
@@ -117,8 +119,9 @@ class TransactionIndex:
         return False
 
     def flush(self) -> None:
-        if self._file is not None:
+        if self._file is not None and not self._is_durable:
             self._file.sync()
+            self._is_durable = True
 
     def close(self) -> None:
         if self._file is not None:
@@ -134,6 +137,7 @@ class TransactionIndex:
 
     def _truncate(self, size: int) -> None:
         assert self._file is not None
+        self._is_durable = False
         self._file.truncate(size)
         self._size = min(self._size, size)
 

@@ -299,7 +299,7 @@ class _Logs:
         where = folder
         if fs.kind(folder) == "missing":
             self.staged[folder] = staged = opened.enter_context(StagedFolder(fs, folder))
-            where = staged.staging
+            where, fs = staged.staging, staged.unsynced
         else:
             opened.enter_context(held(fs, folder))
             opening = opening_in_place(fs, folder, self.work.config, self._now_ms)
