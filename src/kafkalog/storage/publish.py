@@ -146,7 +146,7 @@ class StagedFolder:
                 self._held.enter_context(self.fs.lock(self.staging))
                 self._is_held = True
                 self._clear()  # what a run that was killed left behind
-            except BlockingIOError as error:
+            except (BlockingIOError, FileNotFoundError) as error:  # held by another process, or published by it while we came
                 raise StorageError(f"{self.target}: another process is writing it; wait for it", file=self.target) from error
             except BaseException:
                 self._take_back()

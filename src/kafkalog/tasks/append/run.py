@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kafkalog.errors import UsageError
+from kafkalog.errors import StorageError, UsageError
 from kafkalog.format import names
 from kafkalog.log.engine.config import LogConfig
 from kafkalog.log.engine.partition_log import PartitionLog
@@ -158,15 +158,18 @@ class _Append:
             return self._plan()
         job_file = JobFile(self.fs, self.target.folder, self.target.name)
         request = self._request()
+        last = job_file.read()
         is_all_there = all(self.fs.kind(folder) == "folder" for folder in self.folders)
-        if is_all_there and not self.options.again and (job := job_file.finished(request)) is not None:
-            return self._earlier(job)
+        if is_all_there and not self.options.again and last is not None and last.is_finished(request):
+            return self._earlier(last)
         if not is_all_there:
             output_folder(self.target.folder)
         logs = _Logs(self)
         with told_as_storage_errors(logs.failures), ExitStack() as opened:
-            unfinished = None if self.options.again else job_file.unfinished(request)
+            unfinished = None if self.options.again else job_file.unfinished(last, request)
             logs.open(opened, unfinished)
+            if job_file.read() != last:  # before the logs were ours; what they hold is not what we took it for
+                raise StorageError(f"{self.target.folder}: another append to {self.target.name} was faster; run this one again")
             job = unfinished or self._begin(job_file, request, logs)
             self._write(job, logs)
             job.state = DONE
