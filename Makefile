@@ -66,8 +66,10 @@ damage: $(READY)  ## the whole damage campaign, reading and verify: every bit, e
 kills: $(SPARK_READY)  ## 200 ingests killed at random moments, and what the next run makes of it
 	$(RUN) -m tests.spark.ingest_kills $(KILLS_ARGS)
 
-crashes: $(READY)  ## what writes under every power cut, error and kill
+crashes: $(READY)  ## what writes under every power cut, sync left out, error, kill and on a full disk (CRASHES_ARGS="append compact")
 	$(RUN) -m tests.damage.crashes $(CRASHES_ARGS)
+	$(RUN) -m tests.damage.interruptions $(CRASHES_ARGS)
+	$(RUN) -m tests.damage.full_disk $(CRASHES_ARGS)
 
 fuzz: $(READY)  ## the fuzzers
 	$(RUN) -m tests.fuzz.run $(FUZZ_ARGS)

@@ -148,6 +148,16 @@ def test_a_bad_line_at_the_end_of_a_source_leaves_the_log_as_it_was(
     assert len(read_offsets(orders)) == len(before) + RECORDS
 
 
+def test_a_refused_append_does_not_make_the_one_before_it_forgotten(run: Run, source: Path, tmp_path: Path) -> None:
+    to = ("--to", tmp_path / "orders-0")
+    run("append", source, *to)
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text("{no JSON\n")
+    assert run("append", bad, *to).code == 2
+    assert run("append", source, *to).text.startswith("orders: already there")
+    assert len(read_offsets(tmp_path / "orders-0")) == 100
+
+
 def test_another_append_does_not_take_the_place_of_one_that_was_interrupted(run: Run, source: Path, tmp_path: Path) -> None:
     run("append", source, "--to", tmp_path / "orders-0")
     job = tmp_path / ".orders-0.append.json"
@@ -222,26 +232,39 @@ def test_in_place_it_is_done_once_and_no_marker_stays(run: Run, orders: Path, co
 
 HOLDING = """
 import sys
-from kafkalog.storage.lock import broker_lock
-with broker_lock(sys.argv[1]):
+from kafkalog.storage.fs import LocalFs
+with getattr(LocalFs(), sys.argv[1])(sys.argv[2]):
     print("held", flush=True)
     sys.stdin.read()
 """
 
 
-def test_a_broker_s_directory_is_its_own_while_it_runs(run: Run, orders: Path) -> None:
+@pytest.mark.parametrize(
+    ("lock", "message"), [("broker_lock", "a broker is running on this"), ("lock", "another kafkalog is writing here")]
+)
+def test_what_another_process_writes_to_is_left_to_it(run: Run, orders: Path, lock: str, message: str) -> None:
     (orders.parent / ".lock").touch()
-    holding = [sys.executable, "-c", HOLDING, str(orders.parent)]
+    holding = [sys.executable, "-c", HOLDING, lock, str(orders.parent if lock == "broker_lock" else orders)]
     with subprocess.Popen(holding, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
         before = tree(orders)
-        for command, options in {**CHANGES, "append": ()}.items():
+        for command, options in {**CHANGES, "reindex": (), "append": ()}.items():
             places = (__file__, "--format", "lines", "--to", orders) if command == "append" else (orders, "--in-place")
             ended = run(command, *places, *options)
-            assert (ended.code, "a broker is running" in ended.errors) == (4, True), command
+            assert (ended.code, message in ended.errors) == (4, True), (command, ended.errors)
         assert tree(orders) == before
         holder.communicate()
+
+
+def test_the_same_append_twice_at_once_appends_once(run: Run, orders: Path, source: Path) -> None:
+    command = [*COMMAND, "append", str(source), "--to", str(orders)]
+    both = [subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) for _ in range(2)]
+    errors = [child.communicate(timeout=120)[1] for child in both]
+    codes = sorted(child.returncode for child in both)
+    assert codes in ([0, 0], [0, 4]), errors
+    assert json.loads(run("append", source, "--to", orders, "--json").text)["state"] == "already there"
+    assert read_offsets(orders) == list(range(160))
 
 
 def test_checkpoints_of_the_directory_stay_true(run: Run, orders: Path) -> None:

@@ -1,35 +1,26 @@
-"""Crashes of what writes (T-19 to T-21): tasks on the simulated disk with its power cut, and commands killed for real.
+"""Crashes of what writes (T-19 to T-21), on a simulated disk: the power cut before every step, steps failing, syncs left out.
 
-    python -m tests.damage.crashes [JOB...]    every image of every power cut, and SIGKILL or an error at every system call
+    python -m tests.damage.crashes [JOB...]    every image of every power cut, every step failing, every sync left out
+
+What kills and signals do to the real commands is in interruptions.py.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import shutil
-import signal
-import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from kafkalog.errors import KafkaLogError, StorageError
 from kafkalog.storage.simulated import Files, SimulatedFs
 
-CALLS = (
-    "openat", "mkdir", "write", "pwrite64", "ftruncate", "fsync", "rename", "unlink", "rmdir", "link", "linkat", "close", "flock",
-    "fcntl",
-)  # fmt: skip
-WRITING = ("mkdir", "write", "pwrite64", "ftruncate", "fsync", "rename", "link", "linkat")
 
-
-class PowerCut(BaseException):
-    """Nothing runs after it, no cleaning up either."""
+class Shown(BaseException):
+    """What a run was looked through for has been found; nothing runs after it."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +33,10 @@ class Job:
     holds: Callable[[Files, Files], bool]  # (an image, the files of a run that came to its end)
     arguments: Callable[[str], list[str]]  # of the command on the files below a folder
     settled: Callable[[Files], object] = lambda files: files  # what counts in the end
-    made_anew: tuple[str, ...] = ()  # endings of files that recovery makes anew, whatever is left of them
-    syncs_by_path: bool = False  # the engine syncs a file that grows again and again; then all syncs of a file count as one
+    excused: Mapping[int, str] = field(default_factory=dict)  # why syncs, by number, are made that no image shows
+
+
+Look = Callable[[int, SimulatedFs], None]
 
 
 def completed(job: Job) -> tuple[Files, int]:
@@ -53,42 +46,83 @@ def completed(job: Job) -> tuple[Files, int]:
     return fs.files(), fs.steps
 
 
+class Judge:
+    """Says what is wrong with an image of the disk, once for each."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.complete, self.steps = completed(job)
+        self._settled = job.settled(self.complete)
+        self._told: dict[frozenset[tuple[str, bytes]], str] = {}
+
+    @property
+    def seen(self) -> int:
+        return len(self._told)
+
+    def fault(self, image: Files, *, rerun: bool = True) -> str:
+        """Why the promise does not hold, or how the same job does not come to its end from there; empty if all is well."""
+        key = frozenset(image.items())
+        if key not in self._told:
+            self._told[key] = self._fault(image, rerun=rerun)
+        return self._told[key]
+
+    def _fault(self, image: Files, *, rerun: bool) -> str:
+        try:
+            if not self.job.holds(image, self.complete):
+                return f"the promise does not hold: {sorted(image)}"
+            if rerun:
+                again = SimulatedFs(image)
+                self.job.run(again)
+                if self.job.settled(again.files()) != self._settled:
+                    return f"a second run ended differently: {sorted(again.files())}"
+        except KafkaLogError as error:
+            return f"{type(error).__name__}: {error}"
+        return ""
+
+
+def lost_in_the_end(fs: SimulatedFs) -> set[str]:
+    """The files that a power cut may still change, though the job is done; those on their way out do not count."""
+    said = fs.files()
+    return {
+        path
+        for image in fs.images()
+        for path in {*said, *image}
+        if image.get(path) != said.get(path) and not path.endswith(".deleted")
+    }
+
+
 def power_cuts(job: Job, rerun_every: int = 1) -> tuple[int, list[str]]:
     """(images looked at, what was wrong) with the power cut before each step; of some images, the job is run again to its end."""
-    complete, steps = completed(job)
+    judge = Judge(job)
     wrong: list[str] = []
-    seen: set[frozenset[tuple[str, bytes]]] = set()
     images = 0
-    for cut in range(1, steps + 2):
-        fs = SimulatedFs(job.files(), _cut_at(cut))
-        with suppress(PowerCut):
-            job.run(fs)
+
+    def look(step: int, fs: SimulatedFs) -> None:
+        nonlocal images
         for image in fs.images():
             images += 1
-            key = frozenset(image.items())
-            if key in seen:
-                continue
-            if not job.holds(image, complete):
-                wrong.append(f"{job.name}: cut before step {cut}: {sorted(image)}")
-            if len(seen) % rerun_every == 0:
-                again = SimulatedFs(image)
-                try:
-                    job.run(again)
-                except KafkaLogError as error:
-                    wrong.append(f"{job.name}: a second run after a cut before step {cut}: {error}")
-                    continue
-                if job.settled(again.files()) != job.settled(complete):
-                    wrong.append(f"{job.name}: a second run after a cut before step {cut} ended differently")
-            seen.add(key)
+            if fault := judge.fault(image, rerun=judge.seen % rerun_every == 0):
+                wrong.append(f"{job.name}: cut before step {step}: {fault}")
+
+    fs = _run_watched(job, look)
+    look(fs.steps + 1, fs)
+    wrong += [f"{job.name}: in the end {path} is not durable" for path in lost_in_the_end(fs)]
     return images, wrong
 
 
-def _cut_at(cut: int) -> Callable[[int, str, str], None]:
-    def watch(number: int, action: str, path: str) -> None:
-        if number >= cut:
-            raise PowerCut
+def _run_watched(job: Job, look: Look, left_out: int = 0, undurable: Sequence[str] = ()) -> SimulatedFs:
+    """Run a job and look at the disk before each step. The sync of that number, from 1 on, says it is done, and does nothing."""
+    syncs = 0
 
-    return watch
+    def watch(step: int, action: str, path: str) -> bool:
+        nonlocal syncs
+        look(step, fs)
+        syncs += action.startswith("sync")
+        return not (action.startswith("sync") and syncs == left_out)
+
+    fs = SimulatedFs(job.files(), watch, undurable)
+    job.run(fs)
+    return fs
 
 
 def failing_steps(job: Job, number: int = errno.ENOSPC) -> tuple[int, list[str]]:
@@ -119,134 +153,47 @@ def _fail_at(failing: int, number: int) -> Callable[[int, str, str], None]:
     return watch
 
 
-def needless_syncs(job: Job) -> list[str]:
-    """Paths of syncs whose absence no image shows, but for empty files and what recovery makes anew; there should be none."""
-    complete, steps = completed(job)
-    synced: list[str] = []
-    job.run(SimulatedFs(job.files(), lambda number, action, path: synced.append(path) if action.startswith("sync") else None))
-    empty = tuple(os.path.basename(path) for path, content in complete.items() if not content)
-    unchanged = tuple(path for path, content in job.files().items() if complete.get(path) == content)
-    exempt = [path for path in synced if path.endswith(unchanged + job.made_anew) or any(name in path for name in empty)]
-    counted = [(number, path) for number, path in enumerate(synced, 1) if path not in exempt]
-    groups: dict[object, set[int]] = {}
-    for number, path in counted:
-        groups.setdefault(path if job.syncs_by_path else number, set()).add(number)
-    judged = cache(lambda key: job.holds(dict(key), complete))
-    return [synced[min(group) - 1] for group in groups.values() if not _shows_without(job, group, steps, complete, judged)]
+class Sync(NamedTuple):
+    """The sync of a file or folder, its number among all, and the step that it is."""
+
+    number: int
+    step: int
+    path: str
 
 
-def _shows_without(
-    job: Job, skipped: set[int], steps: int, complete: Files, holds: Callable[[frozenset[tuple[str, bytes]]], bool]
-) -> bool:
-    for cut in range(steps + 1, 0, -1):
-        syncs = 0
+def syncs_of(job: Job) -> list[Sync]:
+    found: list[Sync] = []
 
-        def watch(number: int, action: str, path: str, cut: int = cut) -> bool:
-            nonlocal syncs
-            if number >= cut:
-                raise PowerCut
-            syncs += action.startswith("sync")
-            return not (action.startswith("sync") and syncs in skipped)
+    def watch(step: int, action: str, path: str) -> None:
+        if action.startswith("sync"):
+            found.append(Sync(len(found) + 1, step, path))
 
-        fs = SimulatedFs(job.files(), watch)
-        ended = False
-        try:
-            job.run(fs)
-            ended = True
-        except PowerCut:
-            pass
-        for image in fs.images():
-            if ended and job.settled(image) != job.settled(complete):
-                return True
-            if not holds(frozenset(image.items())):
-                return True
-    return False
+    job.run(SimulatedFs(job.files(), watch))
+    return found
 
 
-# -- the real command, under strace ------------------------------------------------------------------------------------------
+def unneeded_syncs(job: Job, tried: Sequence[Sync]) -> list[Sync]:
+    """Those of these syncs that no image shows the absence of, when each is left out in a run of its own."""
+    judge = Judge(job)
+    syncs = syncs_of(job)
+    return [sync for sync in tried if not _shows(judge, sync, syncs)]
 
 
-def _put(files: Files, folder: Path) -> None:
-    for path, content in files.items():
-        place = folder / path.lstrip("/")
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(content)
+def _shows(judge: Judge, sync: Sync, syncs: Sequence[Sync]) -> bool:
+    """Whether without this sync a power cut does harm: when the job is done, also to what others did not sync, or before."""
+    there_before = sorted(judge.job.files().keys() & {each.path for each in syncs})
+    for undurable in ((), there_before):
+        if lost_in_the_end(_run_watched(judge.job, lambda step, fs: None, sync.number, undurable)):
+            return True
 
+    def look(step: int, fs: SimulatedFs) -> None:
+        if step > sync.step and any(judge.fault(image) for image in fs.images()):
+            raise Shown
 
-def _command(job: Job, folder: Path) -> list[str]:
-    return [sys.executable, "-m", "kafkalog", *job.arguments(str(folder))]
-
-
-def _taken(folder: Path) -> Files:
-    """The files below a folder, without its own name in what they say."""
-    found = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {"/" + str(path.relative_to(folder)): path.read_bytes().replace(bytes(folder), b"") for path in found}
-
-
-def _run_traced(job: Job, folder: Path, *trace: str) -> subprocess.CompletedProcess[bytes]:
-    command = ["strace", "-f", "--seccomp-bpf", "-qq", "-o", os.devnull, *trace, *_command(job, folder)]
-    return subprocess.run(command, capture_output=True, env=_environment(), timeout=120, check=False)
-
-
-def _environment() -> dict[str, str]:
-    """One in which no run writes anything but its own files."""
-    return {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
-
-
-def calls_on_the_disk(job: Job, call: str) -> list[int]:
-    """Which of these calls of the command's main thread, counted from 1, touch the job's folders."""
-    _complete_on_disk(job)  # so that kernels are compiled: their cache is written with the same calls
-    with tempfile.TemporaryDirectory() as scratch, tempfile.NamedTemporaryFile() as log:
-        _put(job.files(), Path(scratch))
-        trace = ["strace", "-f", "--seccomp-bpf", "-qq", "-y", "-o", log.name, "-e", f"trace={call}"]
-        subprocess.run([*trace, *_command(job, Path(scratch))], capture_output=True, env=_environment(), timeout=120, check=False)
-        lines = [line.split(maxsplit=1) for line in Path(log.name).read_text(errors="replace").splitlines()]
-        own = [text for thread, text in lines if thread == lines[0][0] and text.startswith(f"{call}(")]
-        return [number for number, text in enumerate(own, 1) if scratch in text]
-
-
-def killed(job: Job, call: str, number: int) -> list[str]:
-    """What is wrong after SIGKILL at that call, and after a second run."""
-    return _interrupted(job, f"{call}:signal=KILL:when={number}", f"{job.name} killed at {call} {number}", (-signal.SIGKILL, 137))
-
-
-def failed(job: Job, call: str, number: int, error: str) -> list[str]:
-    """What is wrong after an error of that call, and after a second run."""
-    return _interrupted(job, f"{call}:error={error}:when={number}", f"{job.name} with {error} at {call} {number}", (0, 1, 4))
-
-
-def _interrupted(job: Job, injection: str, where: str, codes: tuple[int, ...]) -> list[str]:
-    complete = _complete_on_disk(job)
-    wrong = []
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
-        _put(job.files(), folder)
-        done = _run_traced(job, folder, "-e", f"inject={injection}")
-        if done.returncode not in codes:
-            wrong.append(f"{where}: exit code {done.returncode}: {done.stderr[-300:]!r}")
-        if not job.holds(_taken(folder), complete):
-            wrong.append(f"{where}: left {sorted(_taken(folder))}")
-        subprocess.run(_command(job, folder), capture_output=True, timeout=120, check=False)
-        if job.settled(_taken(folder)) != job.settled(complete):
-            wrong.append(f"{where}: a second run ended differently: {sorted(_taken(folder))}")
-    return wrong
-
-
-_COMPLETE: dict[str, Files] = {}
-
-
-def _complete_on_disk(job: Job) -> Files:
-    if job.name not in _COMPLETE:
-        with tempfile.TemporaryDirectory() as scratch:
-            _put(job.files(), Path(scratch))
-            subprocess.run(_command(job, Path(scratch)), capture_output=True, timeout=120, check=False)
-            _COMPLETE[job.name] = _taken(Path(scratch))
-    return _COMPLETE[job.name]
-
-
-def every_kill_point(job: Job) -> Iterator[tuple[str, int]]:
-    for call in CALLS:
-        yield from ((call, number) for number in calls_on_the_disk(job, call))
+    with suppress(Shown):
+        _run_watched(judge.job, look, sync.number)
+        return False
+    return True
 
 
 def all_jobs() -> tuple[Job, ...]:
@@ -258,27 +205,26 @@ def all_jobs() -> tuple[Job, ...]:
 def main(names: list[str]) -> int:
     problems: list[str] = []
     for job in all_jobs():
-        if names and job.name not in names:
-            continue
-        images, wrong = power_cuts(job)
-        problems += wrong
-        sys.stdout.write(f"{job.name}: {images} images of power cuts, {len(wrong)} wrong\n")
-        for number in (errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG):
-            steps, wrong = failing_steps(job, number)
-            problems += wrong
-            sys.stdout.write(f"{job.name}: {steps} steps failing with {errno.errorcode[number]}, {len(wrong)} wrong\n")
-        if shutil.which("strace") is None:
-            sys.stdout.write("no strace here: nothing was killed\n")
-            continue
-        points = list(every_kill_point(job))
-        wrong = [line for call, number in points for line in killed(job, call, number)]
-        writes = [(call, number) for call, number in points if call in WRITING]
-        failures = [line for call, number in writes for line in failed(job, call, number, "ENOSPC")]
-        problems += wrong + failures
-        sys.stdout.write(f"{job.name}: {len(points)} kill points, {len(wrong)} wrong\n")
-        sys.stdout.write(f"{job.name}: {len(writes)} calls failing with ENOSPC, {len(failures)} wrong\n")
+        if not names or job.name in names:
+            for line, wrong in _findings(job):
+                sys.stdout.write(f"{job.name}: {line}, {len(wrong)} wrong\n")
+                sys.stdout.flush()
+                problems += wrong
     sys.stdout.write("".join(f"{line}\n" for line in problems))
     return bool(problems)
+
+
+def _findings(job: Job) -> Iterator[tuple[str, list[str]]]:
+    images, wrong = power_cuts(job)
+    yield f"{images} images of power cuts", wrong
+    for number in (errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG):
+        steps, wrong = failing_steps(job, number)
+        yield f"{steps} steps failing with {errno.errorcode[number]}", wrong
+    syncs = syncs_of(job)
+    unneeded = unneeded_syncs(job, syncs)
+    wrong = [f"{job.name}: nothing shows sync {number}, of {path}" for number, _, path in unneeded if number not in job.excused]
+    wrong += [f"{job.name}: sync {number} is needed" for number in job.excused.keys() - {sync.number for sync in unneeded}]
+    yield f"{len(syncs)} syncs left out in turn, {len(syncs) - len(unneeded)} shown by an image", wrong
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import re
 from kafkalog.log.folders import find_partitions
 from kafkalog.storage.simulated import Files, SimulatedFs
 from kafkalog.tasks.reindex import ReindexOptions, reindex_partition
-from kafkalog.tasks.salvage import salvage_partition
+from kafkalog.tasks.salvage import SalvageOptions, salvage_partition
 from tests.unit.small_logs import made_batch, marker, transactional_batch
 
 from .crashes import Job
@@ -15,12 +15,14 @@ from .memory_store import MemoryStore
 
 SOURCE = "/broken/orders-0"
 TARGET = "/rescued/orders-0"
+INTERVAL = 100
+INTERVAL_ARGUMENTS = ["--index-interval-bytes", str(INTERVAL)]
 
 
 def source_files() -> Files:
     """Two segments with a damaged batch, an aborted transaction over both, and a wrong index and snapshot beside them."""
     first = made_batch(0) + bytes(100) + made_batch(10)[100:] + made_batch(20) + transactional_batch(30, 10, 7)
-    second = made_batch(40) + marker(50, 7, commit=False)
+    second = made_batch(40) + marker(50, 7, commit=False) + made_batch(51, leader_epoch=2)
     return {
         f"{SOURCE}/{0:020d}.log": first,
         f"{SOURCE}/{0:020d}.index": b"wrong",
@@ -40,12 +42,12 @@ def healthy_files() -> Files:
 
 def _salvage(fs: SimulatedFs) -> None:
     (partition,) = find_partitions(MemoryStore(fs.files()), SOURCE)
-    salvage_partition([partition], TARGET, fs=fs)
+    salvage_partition([partition], TARGET, SalvageOptions(index_interval_bytes=INTERVAL), fs=fs)
 
 
 def _reindex(fs: SimulatedFs) -> None:
     (partition,) = find_partitions(MemoryStore(fs.files()), SOURCE)
-    reindex_partition(partition, ReindexOptions(), fs)
+    reindex_partition(partition, ReindexOptions(index_interval_bytes=INTERVAL), fs)
 
 
 def _below(files: Files, folder: str) -> Files:
@@ -88,7 +90,7 @@ JOBS = (
         source_files,
         _salvage,
         salvage_holds,
-        lambda folder: ["salvage", folder + SOURCE, "--out", f"{folder}/rescued"],
+        lambda folder: ["salvage", folder + SOURCE, "--out", f"{folder}/rescued", *INTERVAL_ARGUMENTS],
         _without_times,
     ),
     Job(
@@ -96,7 +98,7 @@ JOBS = (
         healthy_files,
         _reindex,
         reindex_holds,
-        lambda folder: ["reindex", folder + SOURCE, "--in-place"],
+        lambda folder: ["reindex", folder + SOURCE, "--in-place", *INTERVAL_ARGUMENTS],
         _without_times,
     ),
 )

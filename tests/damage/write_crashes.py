@@ -9,7 +9,7 @@ import atexit
 import json
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 
 from kafkalog import codecs
@@ -39,7 +39,7 @@ FOLDER = f"{LOGS}/orders-0"
 MARKER = f"{LOGS}/.kafka_cleanshutdown"
 NEW = "/new/orders-0"
 NOW = FIRST_TIME + 1_000_000
-SETTINGS = {"internal.segment.bytes": "2000", "segment.index.bytes": "96"}
+SETTINGS = {"internal.segment.bytes": "2000", "index.interval.bytes": "100", "segment.index.bytes": "96"}
 CONFIG = [argument for name, value in SETTINGS.items() for argument in ("--config", f"{name}={value}")]
 Records = list[tuple[int, bytes | None, bytes | None]]
 
@@ -58,7 +58,8 @@ def segments(*parts: list[bytes], damage: bytes = b"") -> Files:
 
 
 def three_segments() -> Files:
-    return segments([made_batch(0), made_batch(10)], [made_batch(20), made_batch(30)], [made_batch(40)])
+    first = [made_batch(0, 5), made_batch(5, 5), made_batch(10)]
+    return segments(first, [made_batch(20), made_batch(30)], [made_batch(40, 5), made_batch(45, 5)])
 
 
 def flushed_segments() -> Files:
@@ -80,14 +81,15 @@ def keyed_batch(first_offset: int) -> bytes:
 
 
 def dirty_segments() -> Files:
-    return flushed(segments([keyed_batch(0), keyed_batch(10)], [keyed_batch(20), keyed_batch(30)], [keyed_batch(40)]))
+    return flushed(segments([made_batch(0), keyed_batch(10)], [keyed_batch(20), keyed_batch(30)], [keyed_batch(40)]))
 
 
 def damaged_segments() -> Files:
-    files = segments([made_batch(0), made_batch(10)], [made_batch(20), made_batch(30), made_batch(40)], [made_batch(50)])
+    second = [made_batch(20, 5), made_batch(25, 5), made_batch(30), made_batch(40)]
+    files = segments([made_batch(0), made_batch(10)], second, [made_batch(50)])
     path = f"{FOLDER}/{20:020d}.log"
     whole = bytearray(files[path])
-    whole[len(made_batch(20)) + 100] ^= 1
+    whole[len(second[0] + second[1]) + 100] ^= 1
     indexes = {f"{FOLDER}/{base:020d}.{kind}": b"" for base in (0, 20, 50) for kind in ("index", "timeindex")}
     return {**{name: content for name, content in files.items() if "cleanshutdown" not in name}, **indexes, path: bytes(whole)}
 
@@ -250,11 +252,11 @@ def append_arguments(to: str) -> Callable[[str], list[str]]:
     return lambda folder: ["append", f"{folder}/in/records.jsonl", "--to", folder + to, "--now", str(NOW), *CONFIG]
 
 
-# Recovery makes them anew; an offset index or a recovery point that was lost costs a scan, and nothing else.
-MADE_ANEW = (
-    *(".index", ".index.cleaned", ".timeindex", ".txnindex", ".snapshot", "leader-epoch-checkpoint"),
-    *("leader-epoch-checkpoint.tmp", "recovery-point-offset-checkpoint.inprogress", "cleaner-offset-checkpoint.inprogress"),
-)
+# Why syncs are made that no image shows; docs/write.md has them too.
+EPOCHS = "Kafka has the name of an epoch checkpoint durable before the epoch's first record; here recovery finds the epochs again"
+SAME_FOLDER = "each of two steps sees to itself; that the second syncs the same folder, before it matters, is chance"
+NEWEST = "convert replaces all segments in one way; the newest is recovered anyway, so of its indexes nothing is believed"
+TRANSIENT = "a snapshot that the same run takes and removes: Kafka's engine syncs each"
 
 
 def job(
@@ -263,22 +265,42 @@ def job(
     run: Callable[[SimulatedFs], None],
     holds: Callable[[Files, Files], bool],
     arguments: Callable[[str], list[str]],
-    *made_anew: str,
+    excused: Mapping[int, str] | None = None,
 ) -> Job:
-    return Job(name, files, run, holds, arguments, settled, MADE_ANEW + made_anew, syncs_by_path=True)
+    return Job(name, files, run, holds, arguments, settled, excused or {})
 
 
 JOBS = (
-    job("append", with_source(three_segments), appending(FOLDER), appended_holds, append_arguments(FOLDER)),
-    job("append-new", with_source(three_segments), appending(NEW), new_or_nothing, append_arguments(NEW)),
-    job("convert", flushed_segments, converting, converted_holds, in_place("convert", "--codec", "gzip"), "40.timeindex.cleaned"),
+    job(
+        "append",
+        with_source(three_segments),
+        appending(FOLDER),
+        appended_holds,
+        append_arguments(FOLDER),
+        {8: EPOCHS, 34: SAME_FOLDER},
+    ),
+    job(
+        "append-new",
+        with_source(three_segments),
+        appending(NEW),
+        new_or_nothing,
+        append_arguments(NEW),
+        {18: SAME_FOLDER},
+    ),
+    job(
+        "convert",
+        flushed_segments,
+        converting,
+        converted_holds,
+        in_place("convert", "--codec", "gzip"),
+        {17: NEWEST, 19: NEWEST},
+    ),
     job(
         "compact",
         dirty_segments,
         maintaining(Compaction(), **{"cleanup.policy": "compact"}),
         old_or_new(dirty_segments),
         in_place("compact"),
-        ".log",  # synced before, under the name that it had then
     ),
     job(
         "retain",
@@ -286,7 +308,15 @@ JOBS = (
         maintaining(Retention(25), **UNLIMITED),
         old_or_new(three_segments),
         in_place("retain", "--start-offset", "25"),
+        {1: SAME_FOLDER},
     ),
-    job("truncate", three_segments, maintaining(Truncation(15)), truncated_holds, in_place("truncate", "--to-offset", "15")),
-    job("recover", damaged_segments, maintaining(Recovery()), recovered_holds, in_place("recover"), ".log", LOGS),
+    job(
+        "truncate",
+        three_segments,
+        maintaining(Truncation(15)),
+        truncated_holds,
+        in_place("truncate", "--to-offset", "15"),
+        {4: TRANSIENT, 5: TRANSIENT},
+    ),
+    job("recover", damaged_segments, maintaining(Recovery()), recovered_holds, in_place("recover")),
 )

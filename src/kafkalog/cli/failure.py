@@ -28,7 +28,7 @@ from kafkalog.spark.errors import SparkSourceError
 from .escape import printable_lines
 
 CLEAN, DAMAGE, USAGE, LIMIT, INPUT_OUTPUT, BUG = range(6)
-INTERRUPTED, BROKEN_PIPE = 130, 141
+INTERRUPTED, BROKEN_PIPE, TERMINATED = 130, 141, 143
 
 EXIT_CODES = {
     CLEAN: "everything was read; verify: nothing is wrong",
@@ -39,9 +39,14 @@ EXIT_CODES = {
     BUG: "a bug in kafkalog",
     INTERRUPTED: "interrupted (Ctrl-C)",
     BROKEN_PIPE: "the reader of a pipe went away",
+    TERMINATED: "terminated (SIGTERM)",
 }
 
 SHOW_TRACEBACK = "KAFKALOG_TRACEBACK"
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: it ends a command as Ctrl-C does, so that what was begun is taken back."""
 
 
 # The Spark layer gives the errors of the others a code, which is all that comes out of a task.
@@ -57,6 +62,8 @@ def exit_code(error: BaseException) -> int:
     """The exit code that stands for `error`."""
     if isinstance(error, SparkSourceError):
         return SPARK_EXIT_CODES.get(error.code, INPUT_OUTPUT)
+    if isinstance(error, Terminated):
+        return TERMINATED
     if isinstance(error, KeyboardInterrupt | click.Abort):
         return INTERRUPTED
     if isinstance(error, BrokenPipeError):
@@ -81,7 +88,7 @@ def _what(error: BaseException) -> str:
     if isinstance(error, click.ClickException):
         return _one_line(error.format_message())
     if isinstance(error, KeyboardInterrupt | click.Abort):
-        return "interrupted"
+        return "terminated" if isinstance(error, Terminated) else "interrupted"
     if isinstance(error, MemoryError):
         return "not enough memory"
     if isinstance(error, KafkaLogError | OSError):

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import click
 
@@ -16,7 +19,7 @@ from .change import compact, convert, recover, retain, truncate
 from .dump import dump
 from .estimate import estimate
 from .explain import explain
-from .failure import CLEAN, report_failure
+from .failure import CLEAN, Terminated, report_failure
 from .ingest import ingest
 from .ls import ls
 from .manual import EXIT_CODES_TEXT
@@ -72,13 +75,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if COMPLETION in os.environ:
         kafkalog.main(given, prog_name=NAME)
     try:
-        code = _invoke(given)
+        with _terminable():
+            code = _invoke(given)
         if sys.stdout is not None:
             sys.stdout.flush()
     except (Exception, KeyboardInterrupt) as error:
         code = report_failure(error)
         _let_go_of_stdout()
     return code
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Let SIGTERM raise inside, unless somebody wants something else of it."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _terminate(number: int, frame: object) -> None:
+    raise Terminated
 
 
 def _invoke(arguments: list[str]) -> int:

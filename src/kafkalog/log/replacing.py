@@ -47,7 +47,7 @@ class Replacement:
                 self.fs.remove(self.path(kind, CLEANED))
 
     def publish(self) -> None:
-        """Let the new files take the place of the old ones."""
+        """Let the new files take the place of the old ones. Once the caller has synced the folder it is certain."""
         with writing(self.path("log"), "cannot be replaced"):
             self.fs.sync_folder(self.folder)
             for kind in self.kinds:
@@ -57,9 +57,10 @@ class Replacement:
             for kind in old:
                 self.fs.rename(self.path(kind), self.path(kind, DELETED))
             # The log first: loading deletes what has its name while the log waits, but makes no time index anew.
-            for kinds in (("log",), [kind for kind in self.kinds if kind != "log"]):
-                for kind in kinds:
+            self.fs.rename(self.path("log", SWAP), self.path("log"))
+            self.fs.sync_folder(self.folder)
+            for kind in self.kinds:
+                if kind != "log":
                     self.fs.rename(self.path(kind, SWAP), self.path(kind))
-                self.fs.sync_folder(self.folder)
             for kind in old:
                 self.fs.remove(self.path(kind, DELETED))

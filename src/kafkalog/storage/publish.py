@@ -17,6 +17,7 @@ from typing import Self
 from kafkalog.errors import StorageError
 
 from .fs import Buffer, Fs
+from .unsynced import UnsyncedFs
 
 UNFINISHED = ".inprogress"
 
@@ -122,35 +123,47 @@ def sync_names(fs: Fs, folder: str) -> None:
 
 
 class StagedFolder:
-    """A new folder, filled out of sight. `publish` lets it appear, complete and durable; without it nothing stays."""
+    """A new folder, filled out of sight. `publish` lets it appear, complete and durable; without it nothing stays.
+
+    Who writes more than whole files into `staging` does so on `unsynced`, and calls `sync_files` in the end.
+    """
 
     def __init__(self, fs: Fs, target: str) -> None:
         self.fs = fs
+        self.unsynced = UnsyncedFs(fs)
         self.target = target
         self.staging = unfinished_path(target)
         self.published = False
+        self._is_held = False
         self._held = ExitStack()
 
     def __enter__(self) -> Self:
         make_folders(self.fs, os.path.dirname(self.target))
         with writing(self.target):
-            with suppress(FileExistsError):
-                self.fs.make_folder(self.staging)
             try:
+                with suppress(FileExistsError):
+                    self.fs.make_folder(self.staging)
                 self._held.enter_context(self.fs.lock(self.staging))
-            except BlockingIOError as error:
+                self._is_held = True
+                self._clear()  # what a run that was killed left behind
+            except (BlockingIOError, FileNotFoundError) as error:  # held by another process, or published by it while we came
                 raise StorageError(f"{self.target}: another process is writing it; wait for it", file=self.target) from error
-            self._clear()  # what a run that was killed left behind
+            except BaseException:
+                self._take_back()
+                raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        try:
-            if not self.published:
-                with suppress(OSError):
-                    self._clear()
-                    self.fs.remove_folder(self.staging)
-        finally:
+        if self.published:
             self._held.close()
+        else:
+            self._take_back()
+
+    def _take_back(self) -> None:
+        with self._held, suppress(OSError):
+            if self._is_held:
+                self._clear()
+            self.fs.remove_folder(self.staging)
 
     def _clear(self) -> None:
         for name in self.fs.list(self.staging):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 
@@ -159,16 +159,26 @@ class _SimulatedNewFile:
 class SimulatedFs:
     """Folders and files in memory, at first these, durable. `watch` is called before each step with its number, name and path.
 
-    It may raise OSError in place of the step; if it returns False, a sync says that it is done and does nothing.
+    It may raise OSError in place of the step; if it returns False, a sync says that it is done and does nothing. What the files
+    at `undurable` hold was written by somebody who did not sync it.
     """
 
-    def __init__(self, files: Files | None = None, watch: Callable[[int, str, str], bool | None] | None = None) -> None:
+    def __init__(
+        self,
+        files: Files | None = None,
+        watch: Callable[[int, str, str], bool | None] | None = None,
+        undurable: Collection[str] = (),
+    ) -> None:
         self.root = _Folder()
         self.steps = 0
         self.watch = watch
         for path, content in (files or {}).items():
             folder = self._make_all(os.path.dirname(path))
-            folder.names[os.path.basename(path)] = folder.durable[os.path.basename(path)] = _File(bytearray(content), content)
+            file = _File()
+            file.change(0, content)
+            if path not in undurable:
+                file.sync()
+            folder.names[os.path.basename(path)] = folder.durable[os.path.basename(path)] = file
 
     def _make_all(self, path: str) -> _Folder:
         folder = self.root

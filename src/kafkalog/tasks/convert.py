@@ -28,7 +28,7 @@ from kafkalog.segment.recode import COMPRESSED_ANEW, ENCODED_ANEW, KEPT, Recoder
 from kafkalog.segment.windows import SegmentWalk, WindowBuffers
 from kafkalog.storage.fs import Fs, LocalFs
 from kafkalog.storage.local import LocalStore
-from kafkalog.storage.publish import StagedFolder, holds
+from kafkalog.storage.publish import StagedFolder, holds, sync_names
 
 from .in_place import held, keep_log_start, remove_marker
 from .maintenance import Place, partitions_for
@@ -231,6 +231,8 @@ class _Conversion:
         for segment in self.partition.segments:
             if any((self.recoding.actions(fields) != KEPT).any() for fields in self._headers(segment)):
                 self._replace(fs, segment)
+        if result.changed_segments:
+            sync_names(fs, self.partition.folder)
         result.state = "written" if result.changed_segments else "already there"
 
     def _replace(self, fs: Fs, segment: Segment) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -27,13 +27,9 @@ class DurableLog(PartitionLog):
 
     def roll(self, expected_next_offset: int = 0) -> LogSegment:
         """A segment is durable before the next one begins: else there might be a hole."""
+        self.active_segment.finish_indexes()  # else they would be synced, cut, and synced again
         self.flush()
         return super().roll(expected_next_offset)
-
-    def replace_segments(self, new: Sequence[LogSegment], old: Sequence[LogSegment]) -> None:
-        """New files have their names for certain before these change: else a log might be found without its indexes."""
-        self.files.sync_names()
-        super().replace_segments(new, old)
 
 
 @dataclass(frozen=True)

@@ -266,8 +266,8 @@ class _Maintenance:
             checkpoints = self._checkpoints(self.fs, out)
             opening = self._copy_opening()
             view = settled_view(self.fs, staged.staging, opening)
-            drop_segments(self.fs, staged.staging, self._find_cut(result, opening, view, staged.staging))
-            with opening.opened(self.fs, staged.staging) as log:
+            drop_segments(staged.unsynced, staged.staging, self._find_cut(result, opening, view, staged.staging))
+            with opening.opened(staged.unsynced, staged.staging) as log:
                 result.before = LogState.of(log)
                 result.details |= self.operation.run(log, checkpoints, self.progress)
                 result.after = LogState.of(log)

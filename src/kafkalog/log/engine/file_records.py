@@ -48,6 +48,7 @@ class FileRecords:
         self.is_active = True
         self._file: OpenFile | None = None if exists else fs.open(path, create=True)
         self._is_closed = False
+        self._is_durable = False  # also of a file that was there: nobody knows who wrote it
         self.size = fs.size(path)
         if preallocate and not exists:
             self._truncate_file(initial_size)
@@ -90,6 +91,7 @@ class FileRecords:
         if self._file is None:
             self._file = self.fs.open(self.path)
             self.is_active = True
+        self._is_durable = False
         self._file.write(self.size, data)
         self.size += len(data)
 
@@ -104,6 +106,7 @@ class FileRecords:
         return before - size
 
     def _truncate_file(self, size: int) -> None:
+        self._is_durable = False
         with self._opened() as file:
             file.truncate(size)
 
@@ -114,8 +117,11 @@ class FileRecords:
             self.sync()
 
     def sync(self) -> None:
-        with self._opened() as file:
-            file.sync()
+        """Make the entries durable, unless they are."""
+        if not self._is_durable:
+            with self._opened() as file:
+                file.sync()
+            self._is_durable = True
 
     def close(self) -> None:
         """Make the entries durable, and let the file go."""

@@ -139,7 +139,6 @@ class PartitionLog:
         if self.local_log.is_closed:
             return
         if kind is None:
-            self.flush(force=True)
             self.run_due_tasks()
             self.close()
         else:

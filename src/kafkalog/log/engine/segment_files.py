@@ -84,11 +84,13 @@ class SegmentFiles:
 
         A crash before all of them are `.swap` undoes this, which is why the last one is renamed first: the loader takes a `.swap`
         file for good unless a `.cleaned` one begins before it. A crash later is completed. Names are made durable in between: of
-        changes that are not, a disk may keep the last and lose the first. An index that has its name before its log has would be
-        taken for one of a segment that was replaced.
+        changes that are not, a disk may keep the last and lose the first. A log that is `.swap` before its indexes have any name
+        for certain might be found without them; an index that has its name before its log has would be taken for one of a segment
+        that was replaced.
         """
         new = sorted(new, key=_base_offset)
         old = sorted((segment for segment in old if segment.base_offset in self.segments), key=_base_offset)
+        self.sync_names()
         for segment in reversed(new):
             segment.change_suffixes(CLEANED, SWAP)
             self.segments.add(segment)
@@ -103,8 +105,7 @@ class SegmentFiles:
             segment.change_log_suffix(SWAP, "")
         self.sync_names()
         for segment in new:
-            segment.change_index_suffixes(SWAP, "")
-        self.sync_names()
+            segment.change_index_suffixes(SWAP, "")  # durable with whatever comes next: loading completes it
         return [segment for segment in old if segment.base_offset not in kept]
 
     def split_overflowed(self, segment: LogSegment) -> tuple[list[LogSegment], list[LogSegment]]:

@@ -43,8 +43,9 @@ class TransactionIndex:
         self._fs = fs
         self._file: OpenFile | None = None
         self._last_offset: int | None = None
-        self._has_file = self._is_dirty = fs.kind(path) != "missing"
+        self._has_file = fs.kind(path) != "missing"
         self._size = fs.size(path) if self._has_file else 0  # where the next entry goes: behind all that was there at first
+        self._is_durable = False  # also of a file that was there: nobody knows who wrote it
 
     @property
     def is_empty(self) -> bool:
@@ -59,7 +60,7 @@ class TransactionIndex:
         if self._file is None:
             self._file = self._fs.open(self.path, create=True)
             self._size = self._file.size
-        self._has_file = self._is_dirty = True
+        self._has_file, self._is_durable = True, False
         self._file.write(self._size, _ENTRY.pack(TXN_INDEX_VERSION, *aborted))
         self._size += _ENTRY.size
 
@@ -122,10 +123,10 @@ class TransactionIndex:
         return False
 
     def flush(self) -> None:
-        if self._has_file and self._is_dirty:
+        if self._has_file and not self._is_durable:
             with self._opened() as file:
                 file.sync()
-            self._is_dirty = False
+            self._is_durable = True
 
     def release(self) -> None:
         """Let the file go until it is needed again."""
@@ -152,9 +153,9 @@ class TransactionIndex:
             file.close()
 
     def _truncate(self, size: int) -> None:
+        self._is_durable = False
         with self._opened() as file:
             file.truncate(size)
-        self._is_dirty = True
         self._size = min(self._size, size)
 
     def _entries(self) -> Iterator[AbortedTransaction]:

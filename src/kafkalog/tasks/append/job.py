@@ -33,6 +33,11 @@ class Job:
     state: str = BEGUN
     result: dict[str, Any] = field(default_factory=dict)
 
+    def is_finished(self, request: Mapping[str, Any]) -> bool:
+        """Whether this is the job of a request, done, that told what it read."""
+        is_known = all("modified_ns" in source for source in request["sources"])
+        return self.state == DONE and self.request == request and is_known
+
 
 class JobFile:
     """The job that last wrote to a partition or a topic, in a file beside it that brokers do not look at."""
@@ -57,13 +62,16 @@ class JobFile:
         make_folders(self.fs, self.folder)
         publish_files(self.fs, self.folder, {self.name: [json.dumps(vars(job), indent=1).encode() + b"\n"]})
 
-    def remove(self) -> None:
+    def put_back(self, before: Job | None) -> None:
+        """Forget a job that left nothing: what was done before it is again the last thing that was done."""
+        if before is not None and before.state == DONE:
+            self.write(before)
+            return
         with suppress(FileNotFoundError):
             self.fs.remove(self.path)
 
-    def unfinished(self, request: Mapping[str, Any]) -> Job | None:
-        """The job of this request that was interrupted; UsageError if another one was."""
-        job = self.read()
+    def unfinished(self, job: Job | None, request: Mapping[str, Any]) -> Job | None:
+        """The last job, if it is that of this request and was interrupted; UsageError if another one was."""
         if job is None or job.state != BEGUN:
             return None
         if job.request != request and not self._left_nothing(job):
@@ -76,10 +84,3 @@ class JobFile:
         return all(
             start is None and self.fs.kind(os.path.join(self.folder, name)) == "missing" for name, start in job.starts.items()
         )
-
-    def finished(self, request: Mapping[str, Any]) -> Job | None:
-        """The job of this request, if it was the last one here, and told what it read."""
-        job = self.read()
-        is_same = job is not None and job.state == DONE and job.request == request
-        is_known = all("modified_ns" in source for source in request["sources"])
-        return job if is_same and is_known else None

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kafkalog.errors import LogRefusal, LogStorageFailure, UsageError
+from kafkalog.errors import LogRefusal, LogStorageFailure, StorageError, UsageError
 from kafkalog.format import names
 from kafkalog.log.engine.config import LogConfig
 from kafkalog.log.engine.partition_log import PartitionLog
@@ -158,22 +158,26 @@ class _Append:
             return self._plan()
         job_file = JobFile(self.fs, self.target.folder, self.target.name)
         request = self._request()
+        last = job_file.read()
         is_all_there = all(self.fs.kind(folder) == "folder" for folder in self.folders)
-        if is_all_there and not self.options.again and (job := job_file.finished(request)) is not None:
-            return self._earlier(job)
+        if is_all_there and not self.options.again and last is not None and last.is_finished(request):
+            return self._earlier(last)
         if not is_all_there:
             output_folder(self.target.folder)
         logs = _Logs(self)
         with told_as_storage_errors(logs.failures), ExitStack() as opened:
-            unfinished = None if self.options.again else job_file.unfinished(request)
+            unfinished = None if self.options.again else job_file.unfinished(last, request)
             logs.open(opened, unfinished)
+            if job_file.read() != last:  # before the logs were ours; what they hold is not what we took it for
+                raise StorageError(f"{self.target.folder}: another append to {self.target.name} was faster; run this one again")
             job = unfinished or self._begin(job_file, request, logs)
             try:
                 self._write(job, logs)
             except LogStorageFailure:
                 raise
             except (UsageError, LogRefusal):
-                self._take_back(job_file, job, logs)
+                self._take_back(job, logs)
+                job_file.put_back(last)
                 raise
             job.state = DONE
             self.result.state = "written"
@@ -240,14 +244,12 @@ class _Append:
                 part.first_offset, part.end_offset = writer.start.offset, writer.log.log_end_offset
                 part.size = writer.appended_bytes
 
-    def _take_back(self, job_file: JobFile, job: Job, logs: _Logs) -> None:
+    def _take_back(self, job: Job, logs: _Logs) -> None:
         """One record cannot be appended: then none was, and the source, once put right, is appended as if for the first time."""
         for folder, log in logs.logs.items():
             if (start := job.starts.get(os.path.basename(folder))) is not None:
                 log.truncate_to(start.offset)
                 logs.close_one(folder, log)
-        if not logs.complete:
-            job_file.remove()
 
     def _part(self, folder: str, count: int, *, is_new: bool) -> PartitionAppend:
         name = names.parse_folder_name(os.path.basename(folder))
@@ -314,7 +316,7 @@ class _Logs:
         where = folder
         if fs.kind(folder) == "missing":
             self.staged[folder] = staged = opened.enter_context(StagedFolder(fs, folder))
-            where = staged.staging
+            where, fs = staged.staging, staged.unsynced
         else:
             opened.enter_context(held(fs, folder))
             opening = opening_in_place(fs, folder, self.work.config, self._now_ms)
