@@ -2,8 +2,8 @@
 
     python -m benchmarks.write_worker WHAT SOURCE WORK [--codec NAME]
 
-WHAT is append, build (aiokafka), single, convert, recover or verify; SOURCE the folder of a partition, or of `single` a number of
-batches; WORK a folder that is emptied before each pass.
+WHAT is append, encode, build (aiokafka), floor, single, convert, recover or verify; SOURCE the folder of a partition, or of
+`single` a number of batches; WORK a folder that is emptied before each pass.
 """
 
 from __future__ import annotations
@@ -19,13 +19,17 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from cramjam import lz4 as lz4_block
 
 import kafkalog
 from kafkalog.format import reference
+from kafkalog.format.batch import HEADER_SIZE, RECORDS_COUNT_POSITION
 from kafkalog.log.engine.config import LogConfig
 from kafkalog.log.engine.partition_log import PartitionLog
+from kafkalog.segment.encode import encode_batches
 
 BATCH_BYTES = 32 << 10  # about 150 records
+FLOOR_WRITE_BYTES = 4 << 20
 FIRST_TIMESTAMP_MS = 1_767_225_600_000
 
 Pass = Callable[[], tuple[float, int]]
@@ -70,6 +74,45 @@ def append(arguments: argparse.Namespace) -> Pass:
                 return log.log_end_offset
 
             return _timed(write)
+
+    return one_pass
+
+
+def encode(arguments: argparse.Namespace) -> Pass:
+    """Arrow columns into batches in memory, one `bytes` for each."""
+    table = _table(arguments.source)
+
+    def write() -> int:
+        count = 0
+        for batch in encode_batches(table, codec=arguments.codec, batch_bytes=BATCH_BYTES):
+            count += int.from_bytes(batch[RECORDS_COUNT_POSITION : RECORDS_COUNT_POSITION + 4], "big")
+        return count
+
+    return lambda: _timed(write)
+
+
+def floor(arguments: argparse.Namespace) -> Pass:
+    """What the batches of the same table cost without us: the compressor called on their records, or a plain write of them."""
+    table = _table(arguments.source)
+    rows = int(table.num_rows)
+    batches = list(encode_batches(table, batch_bytes=BATCH_BYTES))
+    whole = memoryview(b"".join(batches))
+    target = bytearray(2 * BATCH_BYTES)
+
+    def compress() -> int:
+        for batch in batches:
+            lz4_block.compress_block_into(memoryview(batch)[HEADER_SIZE:], target, store_size=False)
+        return rows
+
+    def write() -> int:
+        with (arguments.work / "floor").open("wb", buffering=0) as file:
+            for start in range(0, len(whole), FLOOR_WRITE_BYTES):
+                file.write(whole[start : start + FLOOR_WRITE_BYTES])
+        return rows
+
+    def one_pass() -> tuple[float, int]:
+        _emptied(arguments.work)
+        return _timed(write if arguments.codec == "none" else compress)
 
     return one_pass
 
@@ -168,7 +211,9 @@ def verify(arguments: argparse.Namespace) -> Pass:
 
 PASSES = {
     "append": append,
+    "encode": encode,
     "build": build,
+    "floor": floor,
     "single": single,
     "convert": convert,
     "recover": recover,
