@@ -21,7 +21,7 @@ from kafkalog.log.engine.appending import AppendResult
 from kafkalog.log.engine.checkpoints import CleanShutdownFlag, OffsetCheckpoint
 from kafkalog.log.engine.cleaner import Cleaner, CleanerSelection, OffsetMap, clean_filthiest
 from kafkalog.log.engine.config import MIN_SEGMENT_BYTES, LogConfig
-from kafkalog.log.engine.entries import Entry, entry_at, file_entry_size, iter_entries
+from kafkalog.log.engine.entries import Entry, file_entry_at, file_entry_size, iter_entries
 from kafkalog.log.engine.offsets import AppendOrigin
 from kafkalog.log.engine.partition_log import PartitionLog
 from kafkalog.log.engine.producer_state import ProducerState, VerificationGuard
@@ -442,7 +442,7 @@ def _file_entries(data: bytes) -> Iterator[Entry]:
     """The whole entries of bytes that were read from a file."""
     start = 0
     while (size := file_entry_size(data, start, len(data) - start)) is not None:
-        yield entry_at(data, start, start)
+        yield file_entry_at(data, start, start)
         start += size
 
 

@@ -20,6 +20,8 @@ CASES = [f"case-{number:04}" for number in range(1, 151)]
 FRESH = [
     *(1007, 1009, 1016, 1024, 1033, 1036, 1051, 1080, 2026, 2050, 2188, 2260, 2321, 2496, 3937, 4165, 4289),
     *(5009, 5109, 5127, 5176, 5216, 5255, 5284, 5344, 5465, 5852, 6017),
+    # Levels of codecs; side files of every kind damaged; headers damaged where recovery does not look.
+    *(20050, 20615, 20687, 31095, 40039, 40272),
 ]
 
 
@@ -58,7 +60,7 @@ def test_the_ways_for_many_entries_at_once_lead_there_too(cases: Path, name: str
 
 def test_no_packed_case_is_left_out(cases: Path, fresh: Path) -> None:
     assert [case.name for case in find_cases(cases)] == CASES
-    assert [case.name for case in find_cases(fresh)] == [f"case-{number}" for number in FRESH]
+    assert [case.name for case in find_cases(fresh)] == sorted(f"case-{number}" for number in FRESH)
 
 
 def test_a_changed_byte_in_any_file_is_a_difference(cases: Path, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .cleaning import put
 from .loading import name
 from .payloads import batch, in_transaction, produced
-from .script import Script, scenario, text
+from .script import START_MS, Script, scenario, text
 from .writing import ONE_RECORD, fill
 
 
@@ -158,3 +158,27 @@ def an_index_entry_with_a_negative_position_stops_the_cleaner(log: Script) -> No
     log.high_watermark(3)
     log.clean("KafkaException")
     log.read(0)
+
+
+@scenario
+def a_magic_below_zero_holds_no_compressed_messages(log: Script) -> None:
+    """Such an entry counts as an old message, whose attributes are then one byte of the checksum: here each codec there is."""
+    log.open()
+    stored = batch(1)
+    log.append(stored)
+    log.roll()
+    fill(log, 1)
+    log.flush()
+    log.checkpoint()
+    log.close(clean=False)
+    log.damage(name(0, "log"), xor=[16, 0xFF])
+    codec = stored[17] & 7
+    for other in range(8):
+        if codec != other:
+            log.damage(name(0, "log"), xor=[17, codec ^ other])
+        codec = other
+        log.open()
+        log.state(logEndOffset=2)
+        log.read(0, refused=None if codec == 0 else "InvalidRecordException" if codec <= 4 else "IllegalArgumentException")
+        log.offset_for_time("IllegalArgumentException", ms=START_MS)
+        log.close(clean=False)

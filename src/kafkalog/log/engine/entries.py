@@ -10,11 +10,11 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from crc32c import crc32c
 
-from kafkalog.errors import CorruptRecord, InvalidArgument, InvalidRecord, InvalidState
+from kafkalog.errors import CorruptRecord, InvalidArgument, InvalidRecord, InvalidState, LogRefusal
 from kafkalog.format import batch, message
 from kafkalog.format.sequence import NO_SEQUENCE, last_sequence
 
@@ -175,6 +175,10 @@ class Batch:
     def __iter__(self) -> Iterator[Record]:
         return iter_batch_records(self)
 
+    def iter_keys(self) -> Iterator[tuple[bytes | None, int]]:
+        """Key and offset of each record."""
+        return ((record.key, record.offset) for record in self)
+
     def set_last_offset(self, offset: int) -> None:
         """Move the batch so that `offset` is its last one."""
         self.base_offset = offset - self.last_offset_delta
@@ -199,6 +203,25 @@ class Batch:
 
     def _computed_crc(self) -> int:
         return crc32c(memoryview(self.data)[self.start + batch.CRC_START : self.start + self.size])
+
+
+class CutBatch(Batch):
+    """A batch at the end of a file that has no room for its header: only damage makes one. More than its front cannot be read."""
+
+    __slots__ = ()
+
+    def __init__(self, data: Buffer, start: int = 0, position: int = 0) -> None:
+        self.data = data
+        self.start = start
+        self.position = position
+        self.base_offset, self.batch_length, self.magic = _FRONT.unpack_from(data, start)
+        self.size = batch.LOG_OVERHEAD + self.batch_length
+
+    def __getattr__(self, name: str) -> Any:
+        raise LogRefusal(f"the entry at byte {self.position} ends before the header of a batch does")
+
+    def ensure_valid(self) -> None:
+        raise CorruptRecord(f"the batch at byte {self.position} has {self.size} bytes, too few for its header")
 
 
 class Message:
@@ -259,6 +282,8 @@ class Message:
 
     @property
     def max_timestamp(self) -> int:
+        if self.magic < 0:  # only damage makes one; its header then has no length, and so no timestamp, that Kafka could read
+            raise InvalidArgument(f"the message at byte {self.position} has magic {self.magic}; known are 0, 1 and 2")
         return self.timestamp
 
     @property
@@ -318,6 +343,10 @@ class Message:
         for each in self.messages():
             yield each.record
 
+    def iter_keys(self) -> Iterator[tuple[bytes | None, int]]:
+        """Key and offset of each record. The value is not looked at, so nothing is amiss if its length is."""
+        return ((each.key, each.offset) for each in self.messages())
+
     def messages(self) -> Iterator[Message]:
         """The messages that are records: those inside a wrapper, or this one alone."""
         if not self.is_compressed:
@@ -330,9 +359,11 @@ class Message:
 
     def inner_messages(self) -> list[Message]:
         """The messages in a wrapper, with absolute offsets. What is cut short at their end does not count."""
+        if self.magic not in (0, 1) or self.codec > message.MAX_CODEC:
+            raise InvalidRecord(f"the wrapper at byte {self.position} is one of magic {self.magic} and codec {self.codec}")
         value = self.value
-        if self.codec > message.MAX_CODEC or value is None:
-            raise InvalidRecord(f"the wrapper at byte {self.position} is one of codec {self.codec}, or has no value")
+        if value is None:
+            raise InvalidRecord(f"the wrapper at byte {self.position} has no value")
         inner = list(self._read_inner(decompressed(self.codec, memoryview(value), self.magic)))
         if not inner:
             raise InvalidRecord(f"the wrapper at byte {self.position} has no messages in it")
@@ -458,3 +489,10 @@ def entry_at(data: Buffer, start: int, position: int) -> Entry:
     if 2 <= data[start + batch.MAGIC_POSITION] < 0x80:
         return Batch(data, start, position)
     return Message(data, start, position)
+
+
+def file_entry_at(data: Buffer, start: int, position: int) -> Entry:
+    """Like `entry_at` for what is read from a file, where `data` ends before a header only if the file does."""
+    entry = entry_at(data, start, position)
+    is_cut = isinstance(entry, Batch) and len(data) - start < batch.HEADER_SIZE
+    return CutBatch(data, start, position) if is_cut else entry

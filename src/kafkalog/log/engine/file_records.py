@@ -10,9 +10,10 @@ from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
 
 from kafkalog.errors import CorruptRecord, InvalidArgument, LogRefusal
+from kafkalog.format.batch import HEADER_SIZE
 from kafkalog.storage.fs import Buffer, Fs, OpenFile
 
-from .entries import FRONT_SIZE, Entry, entry_at, file_entry_size
+from .entries import FRONT_SIZE, Entry, file_entry_at, file_entry_size
 from .offsets import NO_TIMESTAMP
 
 MAX_SIZE: Final = (1 << 31) - 1
@@ -166,9 +167,10 @@ class FileRecords:
             size = file_entry_size(data, position - at, left)
             if size is None:
                 return
-            if position - at + size > len(data):
-                data, at = self._read(position, max(size, min(left, next_read)), size), position
-            yield entry_at(data, position - at, position)
+            # What is shorter than the header of a batch, but says that it is one, is read with what follows it.
+            if position - at + max(size, HEADER_SIZE) > len(data):
+                data, at = self._read(position, max(size, HEADER_SIZE, min(left, next_read)), size), position
+            yield file_entry_at(data, position - at, position)
             position += size
 
     def _read(self, position: int, size: int, least: int) -> bytes:

@@ -46,10 +46,10 @@ class OffsetMapping:
 
     def _add_records(self, entry: Entry) -> None:
         """Take the records of an entry. A full map ends the pass at the next record with a key, even if it is in the map."""
-        for record in entry:
-            if record.key is not None and record.offset >= self.start_offset:
+        for key, offset in entry.iter_keys():
+            if key is not None and offset >= self.start_offset:
                 if self.offsets.size >= self.max_size:
                     self.is_full = True
                     return
-                self.offsets.put(record.key, record.offset)
+                self.offsets.put(key, offset)
             self.stats.map_messages_read += 1
