@@ -123,8 +123,8 @@ def scan(setup: Setup) -> Section:
             Target(f"{codec}: two cores against one", _ratio(found, ONE_CORE, KAFKALOG), 1.7, "x"),
         ]
     text = (
-        "The seven columns to `noop`, through `spark.read.format(…)` unless it says `read_fast`. Each contestant has a session of "
-        "its own; the one on one core is pinned to it, JVM and all. Parquet is what Spark's writer made of the topic."
+        "The seven columns to `noop`, through `spark.read.format(…)` unless it says `read_fast`. Each contestant has a session "
+        "of its own; the one on one core is pinned to it, JVM and all. Parquet is what Spark's writer made of the topic."
     )
     return Section("Full scan", text, [_speeds(results)], targets)
 
