@@ -2,7 +2,7 @@
 
     python -m tests.spark.connect PATH CHECKPOINT
 
-Prints JSON: how many rows the batch read gave, how many the stream, and the message of a bad option.
+Prints JSON: how many rows the batch read gave, how many `read_fast`, how many the stream, and the message of a bad option.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import json
 import sys
 
 from pyspark.sql import SparkSession
+
+from kafkalog.spark import read_fast
 
 
 def streamed(spark: SparkSession, path: str, checkpoint: str) -> int:
@@ -31,7 +33,8 @@ def refused(spark: SparkSession, path: str) -> str:
 def main(path: str, checkpoint: str) -> None:
     spark = SparkSession.builder.remote("local[2]").config("spark.sql.shuffle.partitions", "1").getOrCreate()
     rows = spark.read.format("kafkalog").schema("offset long").load(path).collect()
-    found = {"batch": len(rows), "stream": streamed(spark, path, checkpoint), "refused": refused(spark, path)}
+    fast = read_fast(path, spark=spark, schema="offset long").count()
+    found = {"batch": len(rows), "fast": fast, "stream": streamed(spark, path, checkpoint), "refused": refused(spark, path)}
     sys.stdout.write(json.dumps(found) + "\n")
     spark.stop()
 

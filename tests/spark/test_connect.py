@@ -36,5 +36,5 @@ def test_batch_stream_and_errors_come_through_spark_connect(tmp_path: Path) -> N
     )
     assert child.returncode == 0, child.stderr[-4000:]
     found = json.loads(child.stdout.splitlines()[-1])
-    assert (found["batch"], found["stream"]) == (20, 20)
+    assert (found["batch"], found["fast"], found["stream"]) == (20, 20, 20)
     assert "KAFKALOG_BAD_OPTION: option mode='lenient': allowed are FAILFAST" in found["refused"]
