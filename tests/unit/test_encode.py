@@ -328,7 +328,7 @@ def test_a_record_of_two_gigabytes_is_refused_before_anything_is_allocated_for_i
     none, no_bytes = np.empty(0, np.int64), np.empty(0, np.uint8)
     row = np.zeros(1, np.int64)
     binary = no_bytes, offsets, no_bytes
-    columns = kernel.Columns(row, row, *binary, *binary, none, no_bytes, none, no_bytes, none, no_bytes)
+    columns = kernel.Columns(row, row, *binary, *binary, none, no_bytes, no_bytes, none, no_bytes, none, no_bytes)
     sizes, batches = np.zeros(1, np.int64), np.zeros((kernel.BATCH_FIELDS, 2), np.int64)
     kernel.measure(columns, 1, sizes)
     status, at, _ = kernel.plan(row, row, -1, 1, 1, sizes, batches)

@@ -116,11 +116,15 @@ def write_headers(columns: Columns, target: Bytes, stops: Ints) -> None:
     offsets, valid = columns.header_offsets, columns.header_value_valid
     keys, key_offsets = columns.header_keys, columns.header_key_offsets
     values, value_offsets = columns.header_values, columns.header_value_offsets
-    has_nulls = valid.shape[0] > 0
+    lists_valid = columns.header_valid
+    has_nulls, has_null_lists = valid.shape[0] > 0, lists_valid.shape[0] > 0
     at = np.uint64(0)
     for row in range(stops.shape[0]):
-        at = store_varint(target, at, offsets[row + 1] - offsets[row])
-        for index in range(offsets[row], offsets[row + 1]):
+        first, last = offsets[row], offsets[row + 1]
+        if has_null_lists and not lists_valid[row]:  # whatever lies under it
+            last = first
+        at = store_varint(target, at, last - first)
+        for index in range(first, last):
             start, stop = value_offsets[index], value_offsets[index + 1]
             at = store_bytes(target, at, keys, key_offsets[index], key_offsets[index + 1] - key_offsets[index])
             at = store_bytes(target, at, values, start, np.int64(-1) if has_nulls and not valid[index] else stop - start)

@@ -44,6 +44,7 @@ class Columns(NamedTuple):
     value_offsets: Ints
     value_valid: Bytes
     header_offsets: Ints
+    header_valid: Bytes
     header_keys: Bytes
     header_key_offsets: Ints
     header_values: Bytes

@@ -26,7 +26,7 @@ from kafkalog.kernels.bytes import Bytes, Ints
 from kafkalog.kernels.native import NOT_FOUND, crc32c_function, lz4_compress_function
 from kafkalog.kernels.scan import BASE_OFFSET, CRC, FIELD_COUNT, LAST_OFFSET, POSITION, SIZE
 
-from .table_columns import MAX_INT64, NO_FLAGS, NO_INTS, TableColumns, check_between
+from .table_columns import MAX_INT64, NO_FLAGS, NO_INTS, SliceScratch, TableColumns, check_between
 
 BATCH_BYTES = 16_384  # the producer's batch.size
 SLICE_ROWS = 1 << 16
@@ -273,7 +273,7 @@ class _Rows:
         columns = self.columns.slice(start, stop)
         sizes = np.empty(stop - start, np.int64)
         batches = np.zeros((kernel.BATCH_FIELDS, stop - start + 1), np.int64)
-        if len(columns.header_offsets) and columns.header_offsets[-1] > 0:
+        if _has_headers(columns):
             raise UsageError(f"v{self.magic} messages have no headers: leave out the column, or encode v2 batches")
         kernel.measure(columns, self.magic, sizes)
         limits = self.batch_records, self.batch_bytes
@@ -293,7 +293,7 @@ def _iter_runs(columns: TableColumns, settings: Ints, run_bytes: int) -> Iterato
     while start < columns.rows:
         stop = min(start + slice_rows, columns.rows)
         part, starts = columns.slice(start, stop), columns.batch_starts(start, stop)
-        headers = _encoded_headers(part)
+        headers = _encoded_headers(part, columns.scratch)
         is_end = stop == columns.rows
         status, row = batch_kernel.NO_ROOM, 0
         while status == batch_kernel.NO_ROOM:
@@ -310,12 +310,17 @@ def _iter_runs(columns: TableColumns, settings: Ints, run_bytes: int) -> Iterato
         start += row
 
 
-def _encoded_headers(columns: kernel.Columns) -> tuple[Bytes, Ints]:
+def _has_headers(columns: kernel.Columns) -> bool:
+    counts = np.diff(columns.header_offsets)
+    return bool((counts * columns.header_valid if len(columns.header_valid) else counts).any())
+
+
+def _encoded_headers(columns: kernel.Columns, scratch: SliceScratch) -> tuple[Bytes, Ints]:
     """The headers of all rows as records have them, and where those of each row end; nothing if there are none."""
     if not len(columns.header_offsets):
         return NO_FLAGS, NO_INTS
-    target = np.empty(batch_kernel.max_headers_size(columns), np.uint8)
-    stops = np.empty(len(columns.offsets), np.int64)
+    target = scratch.bytes("encoded headers", batch_kernel.max_headers_size(columns))
+    stops = scratch.ints("encoded header stops", len(columns.offsets))
     batch_kernel.write_headers(columns, target, stops)
     return target, stops
 

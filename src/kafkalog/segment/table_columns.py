@@ -22,11 +22,50 @@ NO_INTS: Ints = np.empty(0, np.int64)
 MILLISECONDS = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_000)}
 
 
+class SliceScratch:
+    """Arrays that are used again for slice after slice: memory that is new costs more than what is written to it here."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[str, NDArray[Any]] = {}
+        self._zero_based = NO_INTS
+
+    def ints(self, name: str, count: int) -> Ints:
+        return self._array(name, count, np.int64)
+
+    def bytes(self, name: str, count: int) -> Bytes:
+        return self._array(name, count, np.uint8)
+
+    def _array(self, name: str, count: int, kind: type) -> NDArray[Any]:
+        if len(self._arrays.get(name, ())) < count:
+            self._arrays[name] = np.empty(count, kind)
+        return self._arrays[name][:count]
+
+    def counted(self, first: int, count: int) -> Ints:
+        """`count` numbers from `first` on."""
+        if len(self._zero_based) < count:
+            self._zero_based = np.arange(count, dtype=np.int64)
+        return np.add(self._zero_based[:count], first, out=self.ints("counted", count))
+
+    def starts(self, name: str, array: pa.Array) -> Ints:
+        """Where the elements of bytes, text or lists begin, and where the last one ends."""
+        if not len(array):
+            return NO_INTS
+        is_wide = array.type.id in WIDE
+        stored: NDArray[Any] = np.frombuffer(array.buffers()[1], np.int64 if is_wide else np.int32)
+        starts = stored[array.offset : array.offset + len(array) + 1]
+        if is_wide:
+            return starts
+        widened = self.ints(name, len(starts))
+        widened[:] = starts
+        return widened
+
+
 class TableColumns:
-    """The columns that count; see `encode.encode_batches`."""
+    """The columns that count; see `encode.encode_batches`. The arrays of a slice are gone when the next is asked for."""
 
     def __init__(self, table: pa.Table | pa.RecordBatch, base_offset: int | None, is_control: bool) -> None:
         self.rows: int = table.num_rows
+        self.scratch = SliceScratch()
         self.key = _find_column(table, "key")
         self.value = _find_column(table, "value")
         self.headers = _find_column(table, "headers_raw", "headers")
@@ -42,8 +81,8 @@ class TableColumns:
 
     def slice(self, start: int, stop: int) -> kernel.Columns:
         """The rows from `start` to before `stop`."""
-        keys = _binary_arrays("key", self.key, start, stop)
-        values = _binary_arrays("value", self.value, start, stop)
+        keys = self._binary_arrays("key", self.key, start, stop)
+        values = self._binary_arrays("value", self.value, start, stop)
         headers = self._headers(start, stop)
         arrays: tuple[Any, ...] = (self._offsets(start, stop), self._timestamps(start, stop), *keys, *values, *headers)
         return kernel.Columns(*map(_read_only, arrays))
@@ -59,7 +98,7 @@ class TableColumns:
 
     def _offsets(self, start: int, stop: int) -> Ints:
         if self.offset is None:
-            return np.arange(self.base_offset + start, self.base_offset + stop, dtype=np.int64)
+            return self.scratch.counted(self.base_offset + start, stop - start)
         array = _one_array("offset", self.offset, start, stop, pa.int64())
         if array.null_count:
             raise UsageError("column offset has nulls; every record has an offset")
@@ -83,19 +122,35 @@ class TableColumns:
             raise UsageError(f"column timestamp is {kind}; allowed are timestamps, and integers (milliseconds)")
         return np.where(_valid_flags(array), values, -1) if array.null_count else values
 
-    def _headers(self, start: int, stop: int) -> tuple[Ints, Bytes, Ints, Bytes, Ints, Bytes]:
-        nothing = (NO_INTS, NO_FLAGS, NO_INTS, NO_FLAGS, NO_INTS, NO_FLAGS)
+    def _headers(self, start: int, stop: int) -> tuple[Ints, Bytes, Bytes, Ints, Bytes, Ints, Bytes]:
+        nothing = (NO_INTS, NO_FLAGS, NO_FLAGS, NO_INTS, NO_FLAGS, NO_INTS, NO_FLAGS)
         if self.headers is None:
             return nothing
         lists = _one_array("headers", self.headers, start, stop, WIDE_HEADERS)
         if lists.null_count == len(lists):
             return nothing
-        offsets, pairs = _list_parts(lists)
+        starts = self.scratch.starts("headers", lists)
+        first, last = int(starts[0]), int(starts[-1])
+        pairs = lists.values.slice(first, last - first)
         keys = pairs.field(0)
         if pairs.null_count or keys.null_count:
             raise UsageError("column headers has a header without a key; only its value may be null")
-        key_bytes, key_offsets, _ = _binary_buffers(keys)
-        return offsets, key_bytes, key_offsets, *_binary_buffers(pairs.field(1))
+        key_bytes, key_starts, _ = self._binary_buffers("header key", keys)
+        values = self._binary_buffers("header value", pairs.field(1))
+        starts = np.subtract(starts, first, out=self.scratch.ints("headers", len(starts)))
+        return starts, _flags_if_null(lists), key_bytes, key_starts, *values
+
+    def _binary_arrays(self, name: str, column: pa.ChunkedArray | None, start: int, stop: int) -> tuple[Bytes, Ints, Bytes]:
+        """Bytes, starts and flags of a column; a missing column is null in every row."""
+        if column is None:
+            return NO_FLAGS, np.zeros(stop - start + 1, np.int64), np.zeros(stop - start, np.uint8)
+        return self._binary_buffers(name, _one_array(name, column, start, stop, pa.large_binary()))
+
+    def _binary_buffers(self, name: str, array: pa.Array) -> tuple[Bytes, Ints, Bytes]:
+        """Bytes, starts and flags of an array of bytes or text; no flags where nothing is null."""
+        data = array.buffers()[2]
+        content = np.frombuffer(data, np.uint8) if data is not None and data.size else NO_FLAGS
+        return content, self.scratch.starts(name, array), _flags_if_null(array)
 
 
 def _read_only(array: NDArray[Any]) -> Any:
@@ -151,27 +206,8 @@ def _cast(name: str, array: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArr
         raise UsageError(f"column {name} is {array.type}, which cannot be taken as {kind}: {error}") from None
 
 
-def _binary_arrays(name: str, column: pa.ChunkedArray | None, start: int, stop: int) -> tuple[Bytes, Ints, Bytes]:
-    """Bytes, offsets and flags of a column; a missing column is null in every row."""
-    if column is None:
-        return NO_FLAGS, np.zeros(stop - start + 1, np.int64), np.zeros(stop - start, np.uint8)
-    return _binary_buffers(_one_array(name, column, start, stop, pa.large_binary()))
-
-
-def _binary_buffers(array: pa.Array) -> tuple[Bytes, Ints, Bytes]:
-    """Bytes, offsets and flags of an array of bytes or text; no flags where nothing is null."""
-    data = array.buffers()[2]
-    content = np.frombuffer(data, np.uint8) if data is not None and data.size else NO_FLAGS
-    return content, _element_starts(array), _valid_flags(array) if array.null_count else NO_FLAGS
-
-
-def _element_starts(array: pa.Array) -> Ints:
-    """Where the elements of bytes, text or lists begin, and where the last one ends."""
-    if not len(array):
-        return NO_INTS
-    width = np.int64 if array.type.id in WIDE else np.int32
-    stored = np.frombuffer(array.buffers()[1], width)[array.offset : array.offset + len(array) + 1]
-    return stored.astype(np.int64, copy=False)
+def _flags_if_null(array: pa.Array) -> Bytes:
+    return _valid_flags(array) if array.null_count else NO_FLAGS
 
 
 def _valid_flags(array: pa.Array) -> Bytes:
@@ -184,16 +220,6 @@ def _valid_flags(array: pa.Array) -> Bytes:
 def _int_values(array: pa.Array) -> Ints:
     """The stored numbers, whatever lies under nulls."""
     return np.frombuffer(array.buffers()[1], np.int64)[array.offset : array.offset + len(array)] if len(array) else NO_INTS
-
-
-def _list_parts(lists: pa.Array) -> tuple[Ints, pa.Array]:
-    """(where each row's headers begin, all headers); a null row has none, whatever lies under it."""
-    offsets = _element_starts(lists)
-    if lists.null_count and (np.diff(offsets) * (1 - _valid_flags(lists))).any():
-        lists = pc.fill_null(lists, pa.scalar([], lists.type))  # slow, and needed only for arrays that somebody patched
-        offsets = _element_starts(lists)
-    first, last = int(offsets[0]), int(offsets[-1])
-    return offsets - first, lists.values.slice(first, last - first)
 
 
 def check_between(name: str, value: int, low: int, high: int) -> None:
