@@ -91,7 +91,7 @@ def lost_in_the_end(fs: SimulatedFs) -> set[str]:
     }
 
 
-def power_cuts(job: Job, rerun_every: int = 1) -> tuple[int, list[str]]:
+def power_cuts(job: Job, rerun_every: int = 1, every_image: int = 1) -> tuple[int, list[str]]:
     """(images looked at, what was wrong) with the power cut before each step; of some images, the job is run again to its end."""
     judge = Judge(job)
     wrong: list[str] = []
@@ -99,7 +99,7 @@ def power_cuts(job: Job, rerun_every: int = 1) -> tuple[int, list[str]]:
 
     def look(step: int, fs: SimulatedFs) -> None:
         nonlocal images
-        for image in fs.images():
+        for image in fs.images(every_image, step % every_image):
             images += 1
             if fault := judge.fault(image, rerun=judge.seen % rerun_every == 0):
                 wrong.append(f"{job.name}: cut before step {step}: {fault}")

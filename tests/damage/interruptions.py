@@ -93,14 +93,15 @@ class Disturbed:
             self._run(folder, "-o", log.name)
             lines = Path(log.name).read_text(errors="replace").splitlines()
         calls: dict[tuple[str, int], Call] = {}
+        waiting: set[tuple[str, int]] = set()
         counts: Counter[tuple[str, str]] = Counter()
         for thread, name, told in (found.groups() for line in lines if (found := CALL.match(line))):
             counts[thread, name] += 1
             number = counts[thread, name]
             calls.setdefault((name, number), Call(name, number, name in WRITING or "O_CREAT" in told))
             if name == BEGIN:
-                calls.clear()
-        return list(calls.values())
+                waiting = set(calls)
+        return [call for place, call in calls.items() if place not in waiting]
 
     def send(self, sent: signal.Signals, call: Call) -> Tree:
         """Let this signal come at that call; what was found then."""

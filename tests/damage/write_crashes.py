@@ -74,14 +74,16 @@ def flushed(files: Files) -> Files:
     return {**fs.files(), MARKER: b"", f"{LOGS}/recovery-point-offset-checkpoint": b"0\n1\norders 0 50\n"}
 
 
-def keyed_batch(first_offset: int) -> bytes:
+def keyed_batch(first_offset: int, leader_epoch: int = -1) -> bytes:
     """Ten records with the same ten keys as any other such batch."""
     made = made_records(first_offset, 10)
-    return encode_batch([Record(record.offset, record.timestamp, b"k%d" % (record.offset % 10), record.value) for record in made])
+    keyed = [Record(record.offset, record.timestamp, b"k%d" % (record.offset % 10), record.value) for record in made]
+    return encode_batch(keyed, leader_epoch=leader_epoch)
 
 
 def dirty_segments() -> Files:
-    return flushed(segments([made_batch(0), keyed_batch(10)], [keyed_batch(20), keyed_batch(30)], [keyed_batch(40)]))
+    newest = [keyed_batch(40), keyed_batch(50, leader_epoch=1)]
+    return flushed(segments([made_batch(0), keyed_batch(10)], [keyed_batch(20), keyed_batch(30)], newest))
 
 
 def damaged_segments() -> Files:
@@ -170,6 +172,11 @@ def maintaining(operation: Operation, **settings: str) -> Callable[[SimulatedFs]
     return run
 
 
+def compacting_a_copy(fs: SimulatedFs) -> None:
+    settings = {**SETTINGS, "cleanup.policy": "compact"}
+    maintain_partition(partition_of(fs), Compaction(), Place(os.path.dirname(NEW), now_ms=NOW, fs=fs), settings)
+
+
 def converting(fs: SimulatedFs) -> None:
     convert_partition(partition_of(fs), Place(None, True, fs=fs), Recoding(codecs.GZIP), None, Limits())
 
@@ -199,6 +206,17 @@ def appended_holds(image: Files, complete: Files) -> bool:
     assert whole is not None
     is_prefix = found is not None and len(found) >= 50 and found == whole[: len(found)]
     return is_prefix and marker_is_true(image, three_segments()) and job_is_whole(image)
+
+
+def copy_or_nothing(image: Files, complete: Files) -> bool:
+    """What is copied is only read; of the copy there is nothing, or all and the journal by which a second run knows it."""
+
+    def below(files: Files, folder: str) -> Files:
+        return {path: content for path, content in files.items() if path.startswith(folder + "/")}
+
+    copied, journal = below(image, NEW), f"{NEW}.compact.json"
+    is_whole = copied == below(complete, NEW) and image.get(journal) == complete[journal]
+    return below(image, LOGS) == below(complete, LOGS) and (not copied or is_whole)
 
 
 def new_or_nothing(image: Files, complete: Files) -> bool:
@@ -301,6 +319,15 @@ JOBS = (
         maintaining(Compaction(), **{"cleanup.policy": "compact"}),
         old_or_new(dirty_segments),
         in_place("compact"),
+        {10: SAME_FOLDER},
+    ),
+    job(
+        "compact-out",
+        dirty_segments,
+        compacting_a_copy,
+        copy_or_nothing,
+        lambda folder: ["compact", folder + FOLDER, "--out", f"{folder}/new", "--now", str(NOW), *CONFIG],
+        {3: SAME_FOLDER},
     ),
     job(
         "retain",

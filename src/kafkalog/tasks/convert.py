@@ -30,7 +30,7 @@ from kafkalog.storage.fs import Fs, LocalFs
 from kafkalog.storage.local import LocalStore
 from kafkalog.storage.publish import StagedFolder, holds, sync_names
 
-from .in_place import held, keep_log_start, remove_marker
+from .in_place import NewCheckpoints, held, remove_marker, say_log_start
 from .maintenance import Place, partitions_for
 from .output import COPY_BYTES, MAX_LOG_BYTES, Comparison, Output, Progress, folder_name, output_folder
 from .partitions import PathLike, find_index_interval, read_metadata
@@ -199,7 +199,9 @@ class _Conversion:
             return
         with StagedFolder(fs, result.folder) as staged:
             self._write(staged)
-            keep_log_start(fs, os.path.dirname(result.folder), self.partition)
+            checkpoints = NewCheckpoints(fs, os.path.dirname(result.folder), self.partition.topic, self.partition.partition)
+            say_log_start(checkpoints, self.partition)
+            checkpoints.keep()
             staged.publish()
         result.state = "written"
 

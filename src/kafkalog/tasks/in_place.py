@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from kafkalog.errors import StorageError, UnsupportedFormat
@@ -79,9 +79,16 @@ class Checkpoints:
         if entries is None or self.offset(name) == offset:
             return
         others = [entry for entry in entries if not self._is_ours(entry)]
-        content = encode_offset_checkpoint([*others, PartitionOffset(self.topic, self.partition, offset)])
-        replace_file(self.fs, os.path.join(self.log_directory, name), [content])
+        self._write(name, [*others, PartitionOffset(self.topic, self.partition, offset)])
+
+    def _write(self, name: str, entries: Sequence[PartitionOffset]) -> None:
+        replace_file(self.fs, os.path.join(self.log_directory, name), [encode_offset_checkpoint(entries)])
         sync_names(self.fs, self.log_directory)
+
+    def forget(self, name: str) -> None:
+        """Say nothing of the partition."""
+        if self.offset(name) is not None:
+            self._write(name, [entry for entry in self._entries(name) or () if not self._is_ours(entry)])
 
     def lower(self, name: str, offset: int) -> None:
         """Say no more than this."""
@@ -109,8 +116,34 @@ class Checkpoints:
             return None
 
 
-def keep_log_start(fs: Fs, out: str, partition: Partition) -> None:
-    """Say below `out` where the log of a partition begins, if its segments alone would say less."""
+class NewCheckpoints(Checkpoints):
+    """Those of a partition that is not there yet: whatever a run that was interrupted said of it, nothing is known.
+
+    What is said now counts from `keep` on.
+    """
+
+    def __init__(self, fs: Fs, log_directory: str, topic: str, partition: int) -> None:
+        super().__init__(fs, log_directory, topic, partition)
+        self._said: dict[str, int] = {}
+
+    def offset(self, name: str) -> int | None:
+        return self._said.get(name)
+
+    def set(self, name: str, offset: int) -> None:
+        self._said[name] = offset
+
+    def keep(self) -> None:
+        """Write it down, and nothing else of the partition."""
+        stored = Checkpoints(self.fs, self.log_directory, self.topic, self.partition)
+        for name in names.OFFSET_CHECKPOINTS:
+            if (offset := self.offset(name)) is not None:
+                stored.set(name, offset)
+            else:
+                stored.forget(name)
+
+
+def say_log_start(checkpoints: Checkpoints, partition: Partition) -> None:
+    """Say where the log of a partition begins, if its segments alone would say less."""
     start = partition.log_start_offset
     if start is not None and partition.segments and start > partition.segments[0].base_offset and partition.partition >= 0:
-        Checkpoints(fs, out, partition.topic, partition.partition).set(names.LOG_START_CHECKPOINT, start)
+        checkpoints.set(names.LOG_START_CHECKPOINT, start)

@@ -26,7 +26,7 @@ from kafkalog.storage.local import LocalStore
 from kafkalog.storage.overlay import OverlayFs
 from kafkalog.storage.publish import StagedFolder, publish_files, writing
 
-from .in_place import Checkpoints, drop_segments, held, is_log_directory, keep_log_start, remove_marker
+from .in_place import Checkpoints, NewCheckpoints, drop_segments, held, is_log_directory, remove_marker, say_log_start
 from .loading import (
     INTERRUPTED,
     LogOpening,
@@ -263,7 +263,7 @@ class _Maintenance:
             return journal.earlier(result)
         with StagedFolder(self.fs, result.folder) as staged:
             self._copy(staged.staging)
-            checkpoints = self._checkpoints(self.fs, out)
+            checkpoints = NewCheckpoints(self.fs, out, self.partition.topic, self.partition.partition)
             opening = self._copy_opening()
             view = settled_view(self.fs, staged.staging, opening)
             drop_segments(staged.unsynced, staged.staging, self._find_cut(result, opening, view, staged.staging))
@@ -272,9 +272,10 @@ class _Maintenance:
                 result.details |= self.operation.run(log, checkpoints, self.progress)
                 result.after = LogState.of(log)
             result.state = "written"
-            keep_log_start(self.fs, out, self.partition)
+            say_log_start(checkpoints, self.partition)
             if result.after.start_offset > result.before.start_offset:
                 checkpoints.set(names.LOG_START_CHECKPOINT, result.after.start_offset)
+            checkpoints.keep()
             journal.write(result)
             staged.sync_files()
             staged.publish()
