@@ -96,7 +96,7 @@ def render() -> str:
 def _part(part: Part) -> list[str]:
     total = counts(part.scenarios)
     rows = [[suite["name"], suite["about"], *counts(suite["scenarios"])] for suite in part.suites]
-    rows.append(["all", f"{total[2] / total[1]:.0%} of what applies", *total])
+    rows.append(["all", f"{100 * total[2] // total[1]} % of what applies", *total])
     lines = [f"## {part.title}", "", part.text, "| suite | about | scenarios | apply | covered |", "|---|---|---:|---:|---:|"]
     lines += [_line(row) for row in rows]
     lines += ["", part.notes.rstrip()] if part.notes else []
