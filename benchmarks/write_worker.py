@@ -2,8 +2,8 @@
 
     python -m benchmarks.write_worker WHAT SOURCE WORK [--codec NAME]
 
-WHAT is append, encode, build (aiokafka), floor, single, convert, recover or verify; SOURCE the folder of a partition, or of
-`single` a number of batches; WORK a folder that is emptied before each pass.
+WHAT is append, encode, copy, build (aiokafka), floor, single, convert, recover or verify; SOURCE the folder of a partition, or
+of `single` a number of batches; WORK a folder that is emptied before each pass.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from kafkalog.format import reference
 from kafkalog.format.batch import HEADER_SIZE, RECORDS_COUNT_POSITION
 from kafkalog.log.engine.config import LogConfig
 from kafkalog.log.engine.partition_log import PartitionLog
-from kafkalog.segment.encode import encode_batches
+from kafkalog.segment.encode import encode_batches, encode_runs
 
 BATCH_BYTES = 32 << 10  # about 150 records
 FLOOR_WRITE_BYTES = 4 << 20
@@ -79,16 +79,26 @@ def append(arguments: argparse.Namespace) -> Pass:
 
 
 def encode(arguments: argparse.Namespace) -> Pass:
-    """Arrow columns into batches in memory, one `bytes` for each."""
+    """Arrow columns into batches in memory, as append makes them: each to be used before the next megabyte is made."""
     table = _table(arguments.source)
 
-    def write() -> int:
-        count = 0
-        for batch in encode_batches(table, codec=arguments.codec, batch_bytes=BATCH_BYTES):
-            count += int.from_bytes(batch[RECORDS_COUNT_POSITION : RECORDS_COUNT_POSITION + 4], "big")
-        return count
+    def batches() -> Iterator[memoryview]:
+        for run in encode_runs(table, codec=arguments.codec, batch_bytes=BATCH_BYTES):
+            yield from run.batches()
 
-    return lambda: _timed(write)
+    return lambda: _timed(lambda: sum(map(_record_count, batches())))
+
+
+def copy(arguments: argparse.Namespace) -> Pass:
+    """The same, each batch copied into a `bytes` of its own."""
+    table = _table(arguments.source)
+    return lambda: _timed(
+        lambda: sum(map(_record_count, encode_batches(table, codec=arguments.codec, batch_bytes=BATCH_BYTES)))
+    )
+
+
+def _record_count(batch: memoryview | bytes) -> int:
+    return int.from_bytes(batch[RECORDS_COUNT_POSITION : RECORDS_COUNT_POSITION + 4], "big")
 
 
 def floor(arguments: argparse.Namespace) -> Pass:
@@ -212,6 +222,7 @@ def verify(arguments: argparse.Namespace) -> Pass:
 PASSES = {
     "append": append,
     "encode": encode,
+    "copy": copy,
     "build": build,
     "floor": floor,
     "single": single,

@@ -140,15 +140,14 @@ def max_headers_size(columns: Columns) -> int:
 
 @kernel
 def _finish_batch(
-    settings: Ints, fields: Ints, number: Int, last_offset: Int, count: Int, target: Bytes, start: Int, stop: Int
+    settings: Ints, fields: Ints, number: Int, last_offset: Int, newest: Int, count: Int, target: Bytes, start: Int, stop: Int
 ) -> None:
-    """Write the header of the batch in target[start:stop]; `fields` have its first offset and its timestamps."""
+    """Write the header of the batch in target[start:stop]; `fields` have its first offset and its base timestamp."""
     last_delta = last_offset - fields[BASE_OFFSET, number]
     sequence = settings[NEXT_SEQUENCE]
     if sequence != NO_SEQUENCE:
         settings[NEXT_SEQUENCE] = (sequence + last_delta + 1) & MAX_SEQUENCE
-    if settings[APPEND_TIME] != NO_APPEND_TIME:
-        fields[MAX_TIMESTAMP, number] = settings[APPEND_TIME]
+    fields[MAX_TIMESTAMP, number] = newest if settings[APPEND_TIME] == NO_APPEND_TIME else settings[APPEND_TIME]
     settings[BEFORE] = last_offset
     store_int(target, start, fields[BASE_OFFSET, number], 8)
     store_int(target, start + batch.BATCH_LENGTH_POSITION, stop - start - batch.LOG_OVERHEAD, 4)
@@ -196,13 +195,11 @@ def write_batches(
     has_null_keys, has_null_values, has_headers = key_valid.shape[0] > 0, value_valid.shape[0] > 0, header_stops.shape[0] > 0
     most_records, most_bytes, horizon = settings[MOST_RECORDS], settings[MOST_BYTES], settings[HORIZON]
     before, room, number, has_starts = settings[BEFORE], target.shape[0], -1, starts.shape[0] > 0
-    # A batch that is begun where it cannot be ended is made twice.
-    spare = most_bytes if most_bytes <= room // 4 else np.int64(HEADER_SIZE)
+    spare = most_bytes if most_bytes <= room // 4 else np.int64(HEADER_SIZE)  # a batch begun with less may be made twice
     at = np.uint64(0)
     start = base_offset = base_timestamp = max_timestamp = np.int64(0)
     key_stop, value_stop = key_offsets[first], value_offsets[first]
     header_stop = header_stops[first - 1] if has_headers and first else np.int64(0)
-    header_size = np.int64(1)
     for row in range(first, offsets.shape[0]):
         this, following = np.uint64(row), np.uint64(row + 1)
         offset, timestamp = offsets[this], timestamps[this]
@@ -210,9 +207,8 @@ def write_batches(
         key_stop, value_stop = key_offsets[following], value_offsets[following]
         key = np.int64(-1) if has_null_keys and not key_valid[this] else key_stop - key_start
         value = np.int64(-1) if has_null_values and not value_valid[this] else value_stop - value_start
-        if has_headers:
-            header_stop = header_stops[this]
-            header_size = header_stop - header_start
+        header_stop = header_stops[this] if has_headers else header_start + 1
+        header_size = header_stop - header_start
         parts = 1 + _size_of_bytes(key) + _size_of_bytes(value) + header_size
         if offset <= before or timestamp < -1:
             return BAD_OFFSET if offset <= before else BAD_TIMESTAMP, row, max(number, 0), start
@@ -221,8 +217,7 @@ def write_batches(
         is_full = row - first >= most_records or offset - base_offset > MAX_INT32 or np.int64(at) - start + whole > most_bytes
         if number < 0 or is_full or (has_starts and starts[this]):
             if number >= 0:
-                fields[MAX_TIMESTAMP, number] = max_timestamp
-                _finish_batch(settings, fields, number, before, row - first, target, start, np.int64(at))
+                _finish_batch(settings, fields, number, before, max_timestamp, row - first, target, start, np.int64(at))
             number += 1
             start = np.int64(at)
             first = row
@@ -251,8 +246,7 @@ def write_batches(
         at += np.uint64(header_size)
     if not is_end or number < 0:
         return OK, first, max(number, 0), start
-    fields[MAX_TIMESTAMP, number] = max_timestamp
-    _finish_batch(settings, fields, number, before, offsets.shape[0] - first, target, start, np.int64(at))
+    _finish_batch(settings, fields, number, before, max_timestamp, offsets.shape[0] - first, target, start, np.int64(at))
     return OK, offsets.shape[0], number + 1, np.int64(at)
 
 
