@@ -76,3 +76,8 @@ def test_what_is_wrong_is_told_at_the_call(
     with pytest.raises(SparkSourceError, match="KAFKALOG_BAD_") as caught:
         read_fast(logs, spark=spark, schema=schema, options=options)
     assert message in str(caught.value)
+
+
+def test_a_wrong_path_is_told_at_the_call(tmp_path: Path, spark: Any) -> None:
+    with pytest.raises(SparkSourceError, match=r"KAFKALOG_STORAGE: .*nowhere: no such file"):
+        read_fast(tmp_path / "nowhere", spark=spark)

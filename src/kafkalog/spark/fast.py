@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 from pyspark.sql.utils import is_remote
 
 from .columns import Projection, default_schema
-from .errors import BAD_SCHEMA, SparkSourceError
+from .errors import BAD_SCHEMA, SparkSourceError, coded
 from .options import SourceOptions, for_batch, parse_options
 from .plan import plan_splits
 from .splits import Split
@@ -27,7 +27,8 @@ def frame_of(
     asked = for_batch(parse_options({**options, "paths": json.dumps(list(paths))}))
     columns = _parsed(schema) if isinstance(schema, str) else schema or default_schema(asked)
     projection = Projection.of(columns, asked)
-    splits = plan_splits(asked, _cores(spark))
+    with coded():
+        splits = plan_splits(asked, _cores(spark))
     count = max(len(splits), 1)
     return spark.range(0, count, 1, count).mapInArrow(_reading(splits, projection, asked), columns)
 
