@@ -28,9 +28,10 @@ OF_SIZE = ("size", "crc32c", "position", "validBytes", "cleanBytes", "cleanableB
 SAFER = {
     ("append", "UnsupportedOperationException", "InvalidRecordException"),
     ("append", "IndexOutOfBoundsException", "CorruptRecordException"),
-    ("read", "IndexOutOfBoundsException", "CorruptRecordException"),
+    # A damaged message with lengths that lead out of it.
+    *((operation, "IndexOutOfBoundsException", "CorruptRecordException") for operation in ("open", "read", "clean")),
     ("offset_for_time", "IndexOutOfBoundsException", "CorruptRecordException"),
-    ("clean", "IndexOutOfBoundsException", "CorruptRecordException"),
+    ("offset_for_time", "IndexOutOfBoundsException", "InvalidRecordException"),
 }
 # The same where `state` tells why a segment has no next offset.
 SAFER_NEXT_OFFSET = {"IndexOutOfBoundsException": "CorruptRecordException"}

@@ -63,6 +63,7 @@ class Cleaner:
         self.load_factor = load_factor
         self.io_buffer_bytes = io_buffer_bytes
         self.max_io_buffer_bytes = max(io_buffer_bytes, 1 << 22) if max_io_buffer_bytes is None else max_io_buffer_bytes
+        self.buffer_bytes = io_buffer_bytes  # what it has grown to
         self.check = check
         self.workspace = Workspace() if by_kernels else None
 
@@ -81,7 +82,7 @@ class Cleaner:
         return CleanResult(to_clean, end_offset, stats)
 
     def chunks(self, log: PartitionLog, segment: LogSegment, position: int = 0) -> Chunks:
-        return Chunks(segment.log, self.io_buffer_bytes, self.max_io_buffer_bytes, log.config.max_message_bytes, position)
+        return Chunks(segment.log, self.buffer_bytes, self.max_io_buffer_bytes, log.config.max_message_bytes, position)
 
     def _map(self, to_clean: LogToClean, stats: CleanStats) -> None:
         log, start, stop = to_clean.log, to_clean.first_dirty_offset, to_clean.first_uncleanable_offset
@@ -110,6 +111,8 @@ class Cleaner:
             if not mapping.is_full:
                 mapping.stats.map_bytes_read += size
                 chunks.advance(chunk, size)
+        # As in Kafka a buffer that has grown is given back at the end of a segment, which a full map does not come to.
+        self.buffer_bytes = chunks.capacity if mapping.is_full else self.io_buffer_bytes
 
 
 class _GroupRewrite:
@@ -183,6 +186,7 @@ class _GroupRewrite:
             if filtered.output:
                 self.cleaned.append(filtered.max_offset, filtered.output)
             chunks.advance(chunk, filtered.bytes_read)
+        self.cleaner.buffer_bytes = self.cleaner.io_buffer_bytes
 
 
 def group_segments(segments: list[LogSegment], log: PartitionLog, first_uncleanable_offset: int) -> list[list[LogSegment]]:
