@@ -311,3 +311,12 @@ def test_a_torn_tail_is_no_damage(run: Run, orders: Path) -> None:
     write_segment(orders, 40, made_batch(40), made_batch(50)[:-5])
     assert run("retain", orders, "--start-offset", "5", "--in-place").code == 0
     assert read_offsets(orders) == list(range(5, 50))
+
+
+@pytest.mark.parametrize("content", ["0\n1\na b\n", "0\nx\n0 0\n"], ids=["a word for an epoch", "a word for the count"])
+def test_an_epoch_checkpoint_that_cannot_be_read_is_told_by_name(run: Run, source: Path, tmp_path: Path, content: str) -> None:
+    folder = tmp_path / "data" / "orders-0"
+    assert run("append", source, "--to", folder).code == 0
+    (folder / "leader-epoch-checkpoint").write_text(content)
+    ended = run("append", source, "--to", folder, "--again")
+    assert (ended.code, f"{folder / 'leader-epoch-checkpoint'}: cannot be read" in ended.errors) == (4, True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from kafkalog.errors import CorruptBatch, Limits, LogRefusal, LogStorageFailure, StorageError
+from kafkalog.errors import CorruptBatch, InvalidNumber, Limits, LogRefusal, LogStorageFailure, StorageError
 from kafkalog.format import names
 from kafkalog.kernels.resync import ResyncBounds, find_next_entry
 from kafkalog.log.engine.config import LogConfig
@@ -170,7 +170,7 @@ def told_as_storage_errors(failures: Callable[[], Iterable[OSError | None]] = la
     """
     try:
         yield
-    except LogStorageFailure as refusal:
+    except (LogStorageFailure, InvalidNumber) as refusal:
         failure = StorageError(str(refusal))
         causes = (refusal.__cause__, *failures())
         failure.errno = next((cause.errno for cause in causes if isinstance(cause, OSError)), None)
