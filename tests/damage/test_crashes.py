@@ -44,7 +44,7 @@ def test_a_failing_step_is_told_and_a_second_run_completes(job: crashes.Job, num
 @pytest.mark.parametrize("job", JOBS)
 def test_every_sync_is_needed(job: crashes.Job) -> None:
     syncs = [sync for sync in crashes.syncs_of(job) if sync.number not in job.excused]
-    assert crashes.unneeded_syncs(job, syncs[1::6]) == []
+    assert crashes.unneeded_syncs(job, syncs[4::6]) == []
 
 
 @pytest.mark.slow
