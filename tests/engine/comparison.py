@@ -35,8 +35,6 @@ SAFER = {
 }
 # The same where `state` tells why a segment has no next offset.
 SAFER_NEXT_OFFSET = {"IndexOutOfBoundsException": "CorruptRecordException"}
-# With one of these Kafka gives up a log of which a damaged segment comes before one without an index.
-RESCUED = {"CorruptRecordException", "InvalidRecordException"}
 
 
 class Difference(NamedTuple):
@@ -58,12 +56,6 @@ def _shown(value: object) -> str:
 def is_safer(expected: Json, found: Json) -> bool:
     """Whether Kafka failed by accident where ours refuses on purpose; neither then stores anything."""
     return (expected["op"], expected.get("error"), found.get("error")) in SAFER
-
-
-def is_rescue(expected: Json, found: Json) -> bool:
-    """Whether Kafka cannot load a log after a crash, and ours recovers it: nothing that follows can be compared."""
-    is_crash = expected["op"] == "open" and expected.get("error") in RESCUED and not found.get("clean", True)
-    return is_crash and bool(found.get("ok"))
 
 
 def compare_results(line: int, expected: Json, found: Json, *, recompressed: bool) -> Difference | None:
