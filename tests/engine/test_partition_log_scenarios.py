@@ -98,6 +98,13 @@ def test_a_log_may_be_closed_twice_but_not_after_its_files_were_let_go(logs: Log
         log.close()
 
 
+def test_after_a_clean_stop_an_empty_segment_has_the_index_files_that_a_broker_would_miss(logs: Logs) -> None:
+    with logs.open() as log:
+        log.append(batch(1))
+        log.roll()
+    assert [len(logs.names(suffix)) for suffix in (".log", ".index", ".timeindex")] == [2, 2, 2]
+
+
 def test_after_a_failed_abort_marker_nothing_goes_until_the_log_is_opened_again(logs: Logs) -> None:
     log = logs.open()
     log.append(in_transaction(10, 1, 0, 0))

@@ -343,6 +343,11 @@ class LogSegment:
         self.transaction_index.reset()
         self._max_timestamp = None
 
+    def make_index_files(self) -> None:
+        """Make those that are not there yet, which else are made when they are used first."""
+        self._offset_index.get()
+        self._time_index.get()
+
     def finish_indexes(self) -> None:
         """Give indexes that are complete their final sizes."""
         self.append_time_index(skip_full_check=True)

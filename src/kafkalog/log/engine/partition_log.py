@@ -140,6 +140,8 @@ class PartitionLog:
             return
         if kind is None:
             self.run_due_tasks()
+            with self.guard.doing("making index files"):
+                self.active_segment.make_index_files()  # a broker would miss them after a clean stop
             self.close()
         else:
             self.close_handlers()
