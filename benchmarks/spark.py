@@ -28,6 +28,7 @@ PARTITIONS = 4
 # A count from headers is over in a few hundred milliseconds, nearly all of them Spark's own: more records, as more partitions.
 COUNTED_PARTITIONS = 16
 WARM_UP_SECONDS = 15.0
+LONGEST_REST_SECONDS = 30.0  # Spark ends Python workers that nothing was asked of for a minute
 GIBIBYTES = (1, 2, 4, 8)
 SEGMENT_COUNTS = (100, 1_000, 10_000)
 BOTH_CORES = "local[2]"
@@ -66,7 +67,9 @@ class Setup:
     ) -> WarmProcess:
         master = BOTH_CORES if core is None else "local[1]"
         command = [sys.executable, "-m", "benchmarks.spark_worker", master, source, query, str(place), *extra]
-        return WarmProcess(name, command, core, warm_up_seconds=self.warm_up_seconds)
+        return WarmProcess(
+            name, command, core, warm_up_seconds=self.warm_up_seconds, longest_rest_seconds=LONGEST_REST_SECONDS
+        )
 
     def kafka(self, name: str, query: str, topic: Topic, *extra: str) -> WarmProcess:
         return self.contestant(name, "kafka", query, topic.name, "--bootstrap", self.broker.bootstrap, *extra)
@@ -214,7 +217,8 @@ def render(sections: Sequence[Section], command: str, records: int, notices: Seq
         f"a JSON value of about 170, every third with a header, in {PARTITIONS} partitions. A Kafka broker on the same machine "
         "opened the segments as its own and serves them to Spark's Kafka source; kafkalog reads that broker's files. "
         f"`local[2]`, each contestant in a session of its own, warmed up for {WARM_UP_SECONDS:.0f} seconds or two passes, "
-        "whichever takes longer, then taking turns; a figure is the median of the rounds. "
+        "whichever takes longer, then taking turns, after a rest of half a minute with a pass first that does not count (Spark "
+        "ends Python workers that were idle for a minute); a figure is the median of the rounds. "
         "Every contestant found all records.",
         *(f"**{notice}**" for notice in notices),
         "## Targets",
