@@ -28,6 +28,8 @@ PARTITIONS = 4
 # A count from headers is over in a few hundred milliseconds, nearly all of them Spark's own: more records, as more partitions.
 COUNTED_PARTITIONS = 16
 WARM_UP_SECONDS = 15.0
+# About as long as a scan of the slowest contestant, or the others would only be seen while they get going again.
+TURN_SECONDS = 5.0
 LONGEST_REST_SECONDS = 30.0  # Spark ends Python workers that nothing was asked of for a minute
 GIBIBYTES = (1, 2, 4, 8)
 SEGMENT_COUNTS = (100, 1_000, 10_000)
@@ -53,6 +55,7 @@ class Setup:
     work: Path
     rounds: int
     warm_up_seconds: float
+    turn_seconds: float
     segments: dict[str, Segment]
     topics: dict[str, Topic]
     counted: dict[str, Topic]
@@ -68,7 +71,12 @@ class Setup:
         master = BOTH_CORES if core is None else "local[1]"
         command = [sys.executable, "-m", "benchmarks.spark_worker", master, source, query, str(place), *extra]
         return WarmProcess(
-            name, command, core, warm_up_seconds=self.warm_up_seconds, longest_rest_seconds=LONGEST_REST_SECONDS
+            name,
+            command,
+            core,
+            warm_up_seconds=self.warm_up_seconds,
+            longest_rest_seconds=LONGEST_REST_SECONDS,
+            turn_seconds=self.turn_seconds,
         )
 
     def kafka(self, name: str, query: str, topic: Topic, *extra: str) -> WarmProcess:
@@ -218,8 +226,9 @@ def render(sections: Sequence[Section], command: str, records: int, notices: Seq
         "opened the segments as its own and serves them to Spark's Kafka source; kafkalog reads that broker's files. "
         f"`local[2]`, each contestant in a session of its own, warmed up for {WARM_UP_SECONDS:.0f} seconds or two passes, "
         "whichever takes longer, then taking turns, after a rest of half a minute with a pass first that does not count (Spark "
-        "ends Python workers that were idle for a minute); a figure is the median of the rounds. "
-        "Every contestant found all records.",
+        "ends Python workers that were idle for a minute); "
+        f"a turn is as many passes as fill {TURN_SECONDS:.0f} seconds, and its figure their median; a figure here is the median "
+        "of the rounds. Every contestant found all records.",
         *(f"**{notice}**" for notice in notices),
         "## Targets",
         page.target_table(targets).markdown(),
@@ -243,11 +252,11 @@ def main() -> int:
     topics = {codec: Topic(f"spark-{codec}", segments[codec], PARTITIONS) for codec in arguments.codecs}
     counted = {codec: Topic(f"counted-{codec}", segments[codec], COUNTED_PARTITIONS) for codec in arguments.codecs}
     served = [*topics.values(), *(counted.values() if "count" in arguments.only else ())]
-    warm_up = 0.0 if arguments.quick else WARM_UP_SECONDS
+    warm_up, turn = (0.0, 0.0) if arguments.quick else (WARM_UP_SECONDS, TURN_SECONDS)
     work = arguments.data.parent
     try:
         with spark_data.serving_broker(work / "spark-broker", served) as broker:
-            setup = Setup(work / "spark", arguments.rounds, warm_up, segments, topics, counted, broker)
+            setup = Setup(work / "spark", arguments.rounds, warm_up, turn, segments, topics, counted, broker)
             sections = [EXPERIMENTS[name](setup) for name in arguments.only]
     except RunFailed as failure:
         _log(f"the run failed: {failure}")

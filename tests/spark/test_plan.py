@@ -25,7 +25,7 @@ from kafkalog.segment.decode import RecordRange
 from kafkalog.spark.errors import SparkSourceError
 from kafkalog.spark.options import for_batch, for_stream, parse_options
 from kafkalog.spark.plan import find_offset_at, plan_splits
-from kafkalog.spark.splits import Part, Split, as_segment
+from kafkalog.spark.splits import Part, Split, as_segment, even_bytes
 from kafkalog.storage import open_store
 from kafkalog.tables.records import record_batches
 from kafkalog.tables.schemas import find_table
@@ -103,6 +103,21 @@ def test_one_segment_is_cut_for_every_core(folder: Path) -> None:
     for before, after in itertools.pairwise(slices):
         assert (after.path != before.path and after.start == 0) or after.start == before.stop
     assert sum(piece.bytes for piece in slices) == sum(path.stat().st_size for path in folder.glob("*.log"))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "tasks"),
+    [
+        ([100, 100, 100], 6),  # three whole ones would leave a core idle for a third of the time
+        ([83, 84, 82, 83], 4),  # the largest is not cut for being a little larger
+        ([1024], 8),
+        ([1, 1], 1),
+    ],
+)
+def test_the_last_round_of_tasks_is_shared_by_all_cores(sizes: list[int], tasks: int) -> None:
+    target = even_bytes(sum(sizes), 2, least=4, most=128)
+    counts = [-(-size // target) for size in sizes]
+    assert (sum(counts) if sum(sizes) > target else 1) == tasks
 
 
 def test_small_segments_share_a_split(folder: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import pyarrow as pa
@@ -100,23 +101,30 @@ class Projection:
         fails_fast = options.mode == "FAILFAST"
         return cls(schema, options.table, options.corrupt_column, has_corrupt_column, tuple(needed), fails_fast)
 
+    @cached_property
     def arrow_schema(self) -> pa.Schema:
         return to_arrow_schema(self.schema, timezone="UTC")
+
+    @cached_property
+    def _required(self) -> tuple[str, ...]:
+        return tuple(field.name for field in self.schema if not field.nullable)
 
     def batches(self, found: pa.RecordBatch, slices: dict[str, FileSlice]) -> Iterator[pa.RecordBatch]:
         """The batch in pieces that suit Spark."""
         if not found.num_rows:
             return
-        target = self.arrow_schema()
+        target = self.arrow_schema
         arrays = [self._column(found, field, slices) for field in target]
         whole = self._checked(pa.RecordBatch.from_arrays(arrays, schema=target))
-        step = min(BATCH_ROWS, max(1, BATCH_BYTES * whole.num_rows // max(whole.nbytes, 1)))
+        # Of the same size, not large ones with a small one at the end.
+        count = max(round(whole.num_rows / BATCH_ROWS), -(-whole.nbytes // BATCH_BYTES), 1)
+        step = -(-whole.num_rows // count)
         for start in range(0, whole.num_rows, step):
             yield whole.slice(start, step)
 
     def corrupt_batch(self, rows: Iterable[dict[str, Any]]) -> pa.RecordBatch:
         """One row for each bad range, null but for the column that describes it."""
-        target = self.arrow_schema()
+        target = self.arrow_schema
         found = list(rows)
         arrays = [
             pa.array(found, field.type) if field.name == self.corrupt_column else pa.nulls(len(found), field.type)
@@ -125,9 +133,9 @@ class Projection:
         return self._checked(pa.RecordBatch.from_arrays(arrays, schema=target))
 
     def _checked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        for field, column in zip(batch.schema, batch.columns, strict=True):
-            if not field.nullable and column.null_count:
-                raise SparkSourceError(NULL_VALUE, f"column {field.name} is NOT NULL in the schema, but null in the log")
+        for name in self._required:
+            if batch.column(name).null_count:
+                raise SparkSourceError(NULL_VALUE, f"column {name} is NOT NULL in the schema, but null in the log")
         return batch
 
     def _column(self, found: pa.RecordBatch, field: pa.Field, slices: dict[str, FileSlice]) -> pa.Array:

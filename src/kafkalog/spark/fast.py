@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 from pyspark.sql.utils import is_remote
 
-from .columns import Projection, default_schema
+from .columns import KAFKA_COLUMNS, Projection, default_schema
 from .errors import BAD_SCHEMA, SparkSourceError, coded
 from .options import SourceOptions, for_batch, parse_options
 from .plan import plan_splits
@@ -19,18 +19,27 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+# Spark looks at each cell of a column whether it is null, unless the schema says that none is.
+NEVER_NULL: Final = frozenset(KAFKA_COLUMNS) - {"key", "value"}
+
 
 def frame_of(
     spark: SparkSession, paths: Sequence[str], schema: StructType | str | None, options: Mapping[str, str]
 ) -> DataFrame:
-    """The frame that `spark.read.format("kafkalog")` would give, planned here and now."""
+    """The frame that `spark.read.format("kafkalog")` would give, planned here and now; what is never null says so."""
     asked = for_batch(parse_options({**options, "paths": json.dumps(list(paths))}))
-    columns = _parsed(schema) if isinstance(schema, str) else schema or default_schema(asked)
+    columns = _parsed(schema) if isinstance(schema, str) else schema or _exact(default_schema(asked), asked)
     projection = Projection.of(columns, asked)
     with coded():
         splits = plan_splits(asked, _cores(spark))
     count = max(len(splits), 1)
     return spark.range(0, count, 1, count).mapInArrow(_reading(splits, projection, asked), columns)
+
+
+def _exact(schema: StructType, options: SourceOptions) -> StructType:
+    if options.table != "records" or options.mode != "FAILFAST":
+        return schema
+    return StructType([StructField(field.name, field.dataType, field.name not in NEVER_NULL) for field in schema])
 
 
 def _parsed(schema: str) -> StructType:

@@ -24,7 +24,7 @@ from kafkalog.storage.store import ByteSource
 from ..errors import DATA_LOSS, FILE_CHANGED, STORAGE, SparkSourceError
 from ..options import Bound, SourceOptions, TopicPartition
 from ..plan import Found, choose_partitions, offset_range
-from ..splits import HIGHEST, FileSlice, Part, Split, cut, divide, prove_entry
+from ..splits import HIGHEST, FileSlice, Part, Split, cut, divide, even_bytes, prove_entry
 from .manifest import BEGINNING, Cursor, Gap, Progress
 
 LOGGER = logging.getLogger("kafkalog.spark")
@@ -237,15 +237,9 @@ def new_bytes(plans: Sequence[PartitionPlan]) -> int:
 
 def cut_tasks(plans: Sequence[PartitionPlan], options: SourceOptions, cores: int, task_bytes: int | None) -> list[Split]:
     """The new parts of the partitions as splits of about equal size."""
-    target = task_bytes or _task_bytes(new_bytes(plans), cores)
+    target = task_bytes or even_bytes(new_bytes(plans), cores, LEAST_TASK_BYTES, MOST_TASK_BYTES)
     parts = [_part(plan, piece) for plan in plans for piece in _slices(plan, target)]
     return divide(parts, target, options)
-
-
-def _task_bytes(total: int, cores: int) -> int:
-    """As many tasks as cores, or a multiple of it, so that the last round is not left to one of them."""
-    rounds = -(-total // (cores * MOST_TASK_BYTES))
-    return max(LEAST_TASK_BYTES, -(-total // (cores * max(rounds, 1))))
 
 
 def _part(plan: PartitionPlan, piece: FileSlice) -> Part:
