@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import sys
 import time
@@ -30,6 +31,8 @@ def main() -> None:
     conf = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.driver.memory": "2g"}
     spark = session(arguments.master, "benchmark", **conf, **({"spark.jars": jars} if jars else {}))
     spark.sparkContext.setLogLevel("OFF")
+    if arguments.target:
+        shutil.rmtree(unfinished(arguments), ignore_errors=True)  # of a run that was ended
     query = QUERIES[arguments.query](spark, arguments)
     for _ in sys.stdin:
         started = time.perf_counter()
@@ -98,28 +101,40 @@ def write_parquet(spark: Any, arguments: argparse.Namespace) -> Query:
     """Through Spark's own writer."""
 
     def query() -> Callable[[], int]:
-        load(spark, arguments).write.mode("overwrite").parquet(arguments.target)
-        return lambda: parquet_rows(Path(arguments.target))
+        load(spark, arguments).write.parquet(str(unfinished(arguments)))
+        return lambda: finished_rows(arguments)
 
     return query
 
 
 def ingest(spark: Any, arguments: argparse.Namespace) -> Query:
-    """Through kafkalog's pipeline, into an empty target each time."""
+    """Through kafkalog's pipeline."""
     from kafkalog import spark as pipelines
 
     def query() -> Callable[[], int]:
-        shutil.rmtree(arguments.target, ignore_errors=True)
-        pipelines.ingest(source=arguments.place, target=arguments.target, spark=spark)
-        return lambda: parquet_rows(Path(arguments.target))
+        pipelines.ingest(source=arguments.place, target=unfinished(arguments), spark=spark)
+        return lambda: finished_rows(arguments)
 
     return query
 
 
-def parquet_rows(folder: Path) -> int:
+def unfinished(arguments: argparse.Namespace) -> Path:
+    """Where a pass writes: a folder that is not there yet."""
+    return Path(arguments.target + ".unfinished")
+
+
+def finished_rows(arguments: argparse.Namespace) -> int:
+    """The rows of what a pass has written, which takes the place of what the last one wrote.
+
+    Ends when all is on the disk: nobody pays in his turn for what another has left to be written.
+    """
     import pyarrow.parquet as pq
 
-    return sum(pq.read_metadata(path).num_rows for path in parquet_files(folder))
+    target = Path(arguments.target)
+    shutil.rmtree(target, ignore_errors=True)
+    unfinished(arguments).rename(target)
+    os.sync()
+    return sum(pq.read_metadata(path).num_rows for path in parquet_files(target))
 
 
 QUERIES: dict[str, Callable[[Any, argparse.Namespace], Query]] = {

@@ -31,7 +31,7 @@ LOGGER = logging.getLogger("kafkalog.spark")
 
 # Log bytes of a task: few files from a small run, large ones from a large run, all cores busy in both.
 LEAST_TASK_BYTES: Final = 32 << 20
-MOST_TASK_BYTES: Final = 256 << 20
+MOST_TASK_BYTES: Final = 512 << 20
 SWAP: Final = "swap"  # the ending of a segment that the cleaner has written and not yet put in place
 
 
