@@ -59,6 +59,34 @@ def test_an_exception_leaves_the_log_as_a_crash_would(tmp_path: Path) -> None:
         assert directory.open_log("orders", 0).log_end_offset == 1
 
 
+@pytest.mark.parametrize("with_block", [True, False])
+def test_a_log_closed_before_its_directory_is_durable_and_the_stop_is_clean(tmp_path: Path, with_block: bool) -> None:
+    with opened(tmp_path) as directory:
+        log = directory.open_log("orders", 0)
+        log.append(batch())
+        if with_block:
+            with log:
+                log.append(batch())
+        else:
+            log.append(batch())
+            log.close()
+        assert log.recovery_point == 2
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+    assert checkpoint(tmp_path, "recovery-point-offset-checkpoint") == {("orders", 0): 2}
+
+
+def test_a_log_that_an_exception_ended_before_its_directory_is_recovered_at_the_next_start(tmp_path: Path) -> None:
+    with opened(tmp_path) as directory:
+        directory.open_log("other", 0).append(batch())
+        with pytest.raises(ZeroDivisionError), directory.open_log("orders", 0) as log:
+            log.append(batch())
+            _ = 1 // 0
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+    assert checkpoint(tmp_path, "recovery-point-offset-checkpoint") == {("orders", 0): 0, ("other", 0): 1}
+    with opened(tmp_path) as directory:
+        assert directory.open_log("orders", 0).log_end_offset == 1
+
+
 def test_a_running_broker_is_respected(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", HOLD_LOCK, str(tmp_path / ".lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -126,7 +154,7 @@ def test_wrong_paths_are_told(tmp_path: Path) -> None:
         PartitionLog.open(str(tmp_path / "orders"))
     with opened(tmp_path) as directory:
         directory.open_log("orders", 0)
-        with pytest.raises(UsageError, match="open already"):
+        with pytest.raises(UsageError, match="opened already"):
             directory.open_log("orders", 0)
 
 

@@ -61,7 +61,7 @@ class LogDirectory:
         """
         name = (topic, partition)
         if name in self.logs:
-            raise UsageError(f"{self.path}: {topic}-{partition} is open already")
+            raise UsageError(f"{self.path}: {topic}-{partition} was opened already")
         with writing(self.path):
             self._flag.delete()
         log = PartitionLog.open(
@@ -76,6 +76,7 @@ class LogDirectory:
         )
         log.update_high_watermark(log.log_end_offset)
         log.on_truncated = self.checkpoint
+        log.flushes_at_close = True
         self.logs[name] = log
         return log
 
@@ -90,11 +91,11 @@ class LogDirectory:
         if not self.logs:
             return
         for log in self.logs.values():
-            log.flush(force=True)
-            log.run_due_tasks()
-            log.close()
+            if not log.is_abandoned:
+                log.close()
         self.checkpoint()
-        if self._was_clean or self._others() == set():
+        are_whole = not any(log.is_abandoned for log in self.logs.values())
+        if are_whole and (self._was_clean or self._others() == set()):
             self._flag.write(self._broker_epoch)
 
     def _others(self) -> set[tuple[str, int]]:

@@ -78,6 +78,7 @@ class PartitionLog:
         # The recovery point went back: who keeps its checkpoint has to write it before anything is appended, or a crash would
         # leave new entries behind it that nobody looks at.
         self.on_truncated: Callable[[], None] = _nobody_told
+        self.flushes_at_close = False  # as a broker does that stops; Kafka's log by itself leaves it to its caller
         self._expiration: Task | None = None
         self._was_closed = False
 
@@ -397,6 +398,9 @@ class PartitionLog:
         """Write what the next start needs, and let the files go; `flush` before, for a clean shutdown. Once is enough."""
         if self._was_closed:
             return
+        if self.flushes_at_close:
+            self.flush(force=True)
+            self.run_due_tasks()
         self.topic_id_file.flush()
         self.local_log.check_open()
         if self._expiration is not None:
@@ -409,6 +413,11 @@ class PartitionLog:
     def close_handlers(self) -> None:
         """Let the files go as they are: what a crash leaves."""
         self.local_log.close_handlers()
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether its files were let go without a close: the next start has to recover it."""
+        return self.local_log.is_closed and not self._was_closed
 
     # for parts of the engine
 
