@@ -64,7 +64,8 @@ def read_fast(
 ) -> DataFrame:
     """What `spark.read.format("kafkalog").schema(schema).options(**options).load(path)` gives, for about a third less CPU time.
 
-    Files are listed and options checked now, in this process, not with the first action. In everything else it is the same read.
+    Files are listed and options checked now, in this process, not with the first action. Without a schema, columns that
+    are never null say so. In everything else it is the same read.
     """
     from .fast import frame_of
 
