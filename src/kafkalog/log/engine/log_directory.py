@@ -90,12 +90,11 @@ class LogDirectory:
     def _close(self) -> None:
         if not self.logs:
             return
-        for log in self.logs.values():
-            if not log.is_abandoned:
-                log.close()
+        whole = [log for log in self.logs.values() if not log.is_abandoned]
+        for log in whole:
+            log.close()
         self.checkpoint()
-        are_whole = not any(log.is_abandoned for log in self.logs.values())
-        if are_whole and (self._was_clean or self._others() == set()):
+        if len(whole) == len(self.logs) and (self._was_clean or self._others() == set()):
             self._flag.write(self._broker_epoch)
 
     def _others(self) -> set[tuple[str, int]]:
