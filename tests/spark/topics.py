@@ -15,6 +15,8 @@ from typing import Any
 CODECS = (None, "gzip", "snappy", "lz4", "zstd")
 FIRST_TIME = 1_700_000_000_000
 OPEN_TRANSACTION_MS = 900_000  # the most that a broker allows; after it the broker would abort
+APPENDED_ROUNDS = 4
+APPENDED_PAUSE_SECONDS = 0.02
 ROLL_MS = 100
 COMPACTED_ROUNDS = 4
 DELETED_BEFORE = 30
@@ -50,9 +52,9 @@ def write(bootstrap: str) -> None:
     for number in range(6000):  # in three segments
         plain.send("segments", key=b"%d" % number, value=b"x" * 400, timestamp_ms=FIRST_TIME + number * 10)
     for number in range(400):
-        plain.send("appended", value=b"%d" % number, partition=number % 2, timestamp_ms=FIRST_TIME)
         plain.send("deleted", value=b"%d" % number, timestamp_ms=FIRST_TIME + number)
     plain.flush()
+    write_appended(plain)
     admin.delete_records({TopicPartition("deleted", 0): DELETED_BEFORE})
     write_compacted(plain)
     write_transactions(bootstrap, plain)
@@ -85,6 +87,15 @@ def write_codecs(bootstrap: str) -> None:
             number += 1
         producer.flush()
         producer.close()
+
+
+def write_appended(producer: Any) -> None:
+    """Rounds of which each has a later time than the one before: the broker gives every batch its own clock's."""
+    for turn in range(APPENDED_ROUNDS):
+        for number in range(100):
+            producer.send("appended", value=b"%d %d" % (turn, number), partition=number % 2, timestamp_ms=FIRST_TIME)
+        producer.flush()
+        time.sleep(APPENDED_PAUSE_SECONDS)
 
 
 def write_compacted(producer: Any) -> None:
