@@ -107,7 +107,7 @@ def _limited() -> None:
 def test_a_file_that_cannot_grow_leaves_nothing_behind(tmp_path: Path) -> None:
     folder = _large(tmp_path / "data" / "orders-0")
     command = [*COMMAND, "salvage", str(folder), "--out", str(tmp_path / "out")]
-    done = subprocess.run(command, capture_output=True, preexec_fn=_limited, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, preexec_fn=_limited, timeout=240, check=False)
     ended = Ended(done.returncode, done.stdout, own_lines(done.stderr.decode()))
     assert ended.code == 4
     assert "ulimit -f" in ended.errors
@@ -141,7 +141,7 @@ def test_an_interrupted_salvage_publishes_nothing_and_can_be_repeated(tmp_path: 
         assert child.stdout.readline() == b"writing\n"
         assert list(out.glob(".orders-0.inprogress/*.log"))
         child.send_signal(sent)
-        child.communicate(timeout=120)
+        child.communicate(timeout=240)
     assert child.returncode == code
     assert os.listdir(out) == []
     assert tree(folder) == before
