@@ -17,7 +17,7 @@ from kafkalog.log.engine.schedule import ManualClock
 from kafkalog.storage.fs import Fs
 from kafkalog.storage.overlay import OverlayFs
 
-from .in_place import Checkpoints, held, remove_marker, was_shut_down
+from .in_place import Checkpoints, remove_marker, was_shut_down
 
 INTERRUPTED = (".cleaned", ".swap")
 
@@ -134,9 +134,13 @@ def require_no_loss(fs: Fs, folder: str, cut: Cut) -> None:
         raise CorruptBatch("crc", file=path, position=cut.position, detail=detail)
 
 
+def _is_interrupted(fs: Fs, folder: str) -> bool:
+    return any(name.endswith(INTERRUPTED) for name in fs.list(folder))
+
+
 def settled_view(fs: Fs, folder: str, opening: LogOpening) -> Fs:
     """`fs`, with what compaction left half-way in this folder completed or undone; only in memory, where there is something."""
-    if not any(name.endswith(INTERRUPTED) for name in fs.list(folder)):
+    if not _is_interrupted(fs, folder):
         return fs
     view = OverlayFs(fs)
     with replace(opening, clean=True).opened(view, folder):
@@ -153,13 +157,14 @@ def require_loadable(fs: Fs, folder: str, opening: LogOpening) -> None:
 
 
 def settle_interrupted(fs: Fs, folder: str, config: LogConfig, now_ms: int) -> None:
-    """Complete or undo what left `.cleaned` and `.swap` files here, as a broker does at its start."""
+    """Complete or undo what left `.cleaned` and `.swap` files here, as a broker does at its start; the caller holds it."""
+    if not _is_interrupted(fs, folder):
+        return
     opening = opening_in_place(fs, folder, config, now_ms)
     require_loadable(fs, folder, opening)
-    with held(fs, folder):
-        remove_marker(fs, folder)
-        with opening.opened(fs, folder):
-            """Opening it does that."""
+    remove_marker(fs, folder)
+    with opening.opened(fs, folder):
+        """Opening it does that."""
 
 
 @contextmanager

@@ -142,7 +142,8 @@ def partitions_for(path: PathLike, place: Place) -> list[Partition]:
         store, found_path = open_store(path)
         for partition in find_partitions(store, found_path):
             if any(stored.path.endswith(INTERRUPTED) for stored in partition.leftovers) and isinstance(store, LocalStore):
-                settle_interrupted(place.fs, partition.folder, LogConfig(), SystemClock().now_ms())
+                with held(place.fs, partition.folder):
+                    settle_interrupted(place.fs, partition.folder, LogConfig(), SystemClock().now_ms())
     return chosen_partitions(path, place.topics, place.partitions)
 
 

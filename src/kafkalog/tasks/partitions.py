@@ -36,7 +36,17 @@ def chosen_partitions(
     if not chosen:
         there = ", ".join(sorted({str(partition) for partition in found})[:10])
         raise UsageError(f"{place}: no partition that was asked for; there are: {there}")
-    filled = [partition for partition in chosen if partition.segments]
+    return _require_segments(chosen, place)
+
+
+def listed_again(partition: Partition) -> Partition:
+    """The partition as it is now that it is held: until then a broker or another writer may have changed it."""
+    (found,) = _require_segments(find_partitions(partition.store, partition.folder), partition.folder)
+    return found
+
+
+def _require_segments(partitions: Iterable[Partition], place: str) -> list[Partition]:
+    filled = [partition for partition in partitions if partition.segments]
     if not filled:
         raise NoLogs(f"{place}: no segment file (20 digits and .log) is left here", file=place)
     return filled
