@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kafkalog import codecs
-from kafkalog.errors import NoLogs, StorageError
+from kafkalog.errors import CorruptBatch, NoLogs, StorageError
 from kafkalog.format.names import segment_file_name
 from kafkalog.segment.recode import Recoding
 from kafkalog.storage.fs import LocalFs
@@ -108,3 +108,13 @@ def test_a_log_that_went_just_before_its_folder_was_held_is_said_to_be_gone(
     with pytest.raises(NoLogs):
         run(orders, lambda: (orders / segment_file_name(0)).unlink())
     assert list(orders.iterdir()) == []
+
+
+def test_what_was_damaged_just_before_the_folder_was_held_is_not_cut_off(orders: Path) -> None:
+    """Only what compaction left half-way is brought to an end there, and opening the log for it would cut whole batches off."""
+    log = orders / segment_file_name(0)
+    (orders / f"{segment_file_name(0)}.cleaned").write_bytes(b"half")
+    damaged = bytes(100) + log.read_bytes()[100:]
+    with pytest.raises(CorruptBatch):
+        convert_late(orders, lambda: log.write_bytes(damaged))
+    assert log.read_bytes() == damaged
