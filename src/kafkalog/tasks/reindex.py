@@ -21,6 +21,7 @@ from kafkalog.storage.local import LocalStore
 from kafkalog.storage.publish import StagedFolder, holds, replace_file, sync_names, writing
 
 from .in_place import held, remove_marker
+from .loading import INTERRUPTED
 from .output import Comparison, Progress, folder_name, output_folder
 from .partitions import PathLike, chosen_partitions, find_index_interval, listed_again
 
@@ -154,7 +155,8 @@ class _Place:
         if self.result.report.dropped:
             return
         written = {*self.result.changed, *self.result.unchanged}
-        stale = {os.path.basename(stored.path): stored.kind for stored in self.partition.files if not stored.suffix}
+        there = [stored for stored in self.partition.files if not stored.suffix and not stored.path.endswith(INTERRUPTED)]
+        stale = {os.path.basename(stored.path): stored.kind for stored in there}
         self.put({name: b"" for name, kind in stale.items() if kind == "txnindex" and name not in written})  # as recovery does
         snapshots = [name for name, kind in stale.items() if kind == "snapshot" and name not in written]
         self.result.removed += snapshots
