@@ -80,6 +80,31 @@ def test_the_start_of_a_log_goes_with_a_copy_of_it(tmp_path: Path) -> None:
     assert read_offsets(tmp_path / "cut") == list(range(7, 10))
 
 
+@pytest.mark.parametrize("to_offset", [20, 25])
+def test_a_log_is_not_emptied_because_an_index_names_the_first_offset_of_the_batch_that_is_cut(
+    tmp_path: Path, to_offset: int
+) -> None:
+    """Brokers up to 1.1 indexed the first offset of what was appended, later ones the last of a batch."""
+    folder = tmp_path / "data" / "orders-0"
+    write_segment(folder, 0, made_batch(0), made_batch(10), made_batch(20), indexed=[2])
+    (tmp_path / "data" / ".kafka_cleanshutdown").touch()
+    (planned,) = kafkalog.truncate(folder, to_offset, in_place=True, dry_run=True)
+    (done,) = kafkalog.truncate(folder, to_offset, in_place=True)
+    assert planned.after == done.after
+    assert read_offsets(folder) == list(range(20))
+
+
+def test_a_plan_of_a_truncation_between_two_segments_is_what_is_done(tmp_path: Path) -> None:
+    folder = tmp_path / "orders-0"
+    for base in (0, 20, 40):
+        write_segment(folder, base, made_batch(base), made_batch(base + 10))
+    (copied,) = kafkalog.truncate(folder, 20, out=tmp_path / "out")
+    (planned,) = kafkalog.truncate(folder, 20, in_place=True, dry_run=True)
+    (done,) = kafkalog.truncate(folder, 20, in_place=True)
+    assert planned.after == done.after == copied.after
+    assert read_offsets(folder) == read_offsets(tmp_path / "out") == list(range(20))
+
+
 @pytest.fixture
 def half_swapped(tmp_path: Path) -> Path:
     """A broker died when it had put the first two of three segments together: one of them is on its way out, one is not yet."""
