@@ -16,7 +16,7 @@ from kafkalog.cli import failure
 from kafkalog.cli.main import main
 from kafkalog.cli.summary import report_exit_code, summarise
 from kafkalog.cli.table import TABLES
-from kafkalog.cli.target import open_target
+from kafkalog.cli.target import open_target, refuse_kafka_file
 from kafkalog.errors import CodecMissing, CorruptBatch, LimitExceeded, NoLogs, StorageError, UsageError
 from kafkalog.log.report import ReadReport
 from tests.cli.runner import COMMAND, Run, batch_of, own_lines, run_child, write_topic
@@ -44,6 +44,12 @@ SENSORS = ("--topic", "sensors", "--columns", "offset", "--format", "csv")
 def test_each_kind_of_error_has_its_exit_code(error: BaseException, code: int) -> None:
     assert failure.exit_code(error) == code
     assert 1 <= len(failure.describe(error).split("\n")) <= 3
+
+
+def test_a_log_in_shared_memory_is_overwritten_no_more_than_one_on_a_disk() -> None:
+    with pytest.raises(UsageError):
+        refuse_kafka_file("--output", "/dev/shm/orders-0/00000000000000000000.log")
+    refuse_kafka_file("--output", "/dev/stdout")
 
 
 @pytest.mark.parametrize(

@@ -307,6 +307,31 @@ def test_damage_is_refused_but_by_recover_which_says_so(run: Run, orders: Path) 
     assert read_offsets(orders) == list(range(30))
 
 
+@pytest.mark.parametrize("left", ["orders-0/00000000000000000040.log.cleaned", ".kafka_cleanshutdown"])
+def test_no_batch_behind_damage_is_cut_off_without_a_word_whatever_a_broker_left(
+    run: Run, orders: Path, source: Path, left: str
+) -> None:
+    """A segment without index files is recovered also after a clean stop, and when the log is opened only to look at it."""
+    write_segment(orders, 20, damaged(made_batch(20)), made_batch(30))
+    (orders.parent / left).write_bytes(b"")
+    before = tree(orders.parent)
+    compact = ("compact", orders)
+    for command in (("append", source, "--to", orders), (*compact, "--in-place"), (*compact, "--out", orders.parent / "new")):
+        ended = run(*command)
+        assert (ended.code, "`kafkalog salvage` keeps what follows" in ended.errors) == (1, True)
+        assert tree(orders.parent) == before
+    assert run("recover", orders, "--in-place", "--dry-run").code == 1
+
+
+@pytest.mark.parametrize("command", ["append", "convert", "compact"])
+def test_no_command_advises_an_option_that_it_does_not_have(run: Run, orders: Path, source: Path, command: str) -> None:
+    write_segment(orders, 20, damaged(made_batch(20)), made_batch(30))
+    arguments = ("append", source, "--to", orders) if command == "append" else (command, orders, *CHANGES[command], "--in-place")
+    ended = run(*arguments)
+    assert (ended.code, "kafkalog salvage" in ended.errors) == (1, True)
+    assert "--on-damage skip" not in ended.errors
+
+
 def test_a_torn_tail_is_no_damage(run: Run, orders: Path) -> None:
     write_segment(orders, 40, made_batch(40), made_batch(50)[:-5])
     assert run("retain", orders, "--start-offset", "5", "--in-place").code == 0

@@ -8,9 +8,13 @@ import pyarrow as pa
 import pytest
 
 import kafkalog
+from kafkalog.format.snapshot import decode_snapshot
 from kafkalog.tasks.compact import compact
 from kafkalog.tasks.maintenance import Place
+from kafkalog.tasks.reindex import ReindexOptions, reindex
+from kafkalog.tasks.salvage import salvage
 from tests.unit.small_logs import FIRST_TIME, made_batch, read_offsets, read_rows, write_segment
+from tests.unit.test_salvage import tree
 
 DAY_MS = 86_400_000
 SMALL = {"internal.segment.bytes": "4000"}
@@ -74,6 +78,90 @@ def test_the_start_of_a_log_goes_with_a_copy_of_it(tmp_path: Path) -> None:
     kafkalog.truncate(tmp_path / "data", 15, out=tmp_path / "cut")
     assert read_offsets(tmp_path / "converted") == list(range(7, 20))
     assert read_offsets(tmp_path / "cut") == list(range(7, 10))
+
+
+@pytest.mark.parametrize("to_offset", [20, 25])
+def test_a_log_is_not_emptied_because_an_index_names_the_first_offset_of_the_batch_that_is_cut(
+    tmp_path: Path, to_offset: int
+) -> None:
+    """Brokers up to 1.1 indexed the first offset of what was appended, later ones the last of a batch."""
+    folder = tmp_path / "data" / "orders-0"
+    write_segment(folder, 0, made_batch(0), made_batch(10), made_batch(20), indexed=[2])
+    (tmp_path / "data" / ".kafka_cleanshutdown").touch()
+    (planned,) = kafkalog.truncate(folder, to_offset, in_place=True, dry_run=True)
+    (done,) = kafkalog.truncate(folder, to_offset, in_place=True)
+    assert planned.after == done.after
+    assert read_offsets(folder) == list(range(20))
+
+
+def test_a_plan_of_a_truncation_between_two_segments_is_what_is_done(tmp_path: Path) -> None:
+    folder = tmp_path / "orders-0"
+    for base in (0, 20, 40):
+        write_segment(folder, base, made_batch(base), made_batch(base + 10))
+    (copied,) = kafkalog.truncate(folder, 20, out=tmp_path / "out")
+    (planned,) = kafkalog.truncate(folder, 20, in_place=True, dry_run=True)
+    (done,) = kafkalog.truncate(folder, 20, in_place=True)
+    assert planned.after == done.after == copied.after
+    assert read_offsets(folder) == read_offsets(tmp_path / "out") == list(range(20))
+
+
+@pytest.fixture
+def half_swapped(tmp_path: Path) -> Path:
+    """A broker died when it had put the first two of three segments together: one of them is on its way out, one is not yet."""
+    folder = tmp_path / "data" / "orders-0"
+    for base in (0, 20, 40):
+        write_segment(folder, base, made_batch(base, leader_epoch=base), made_batch(base + 10, leader_epoch=base))
+    produced = made_batch(30, leader_epoch=20, producer_id=7, producer_epoch=0, base_sequence=0)
+    (folder / f"{0:020d}.log.swap").write_bytes(made_batch(10, leader_epoch=0) + produced)
+    (folder / f"{0:020d}.log").rename(folder / f"{0:020d}.log.deleted")
+    (folder / "leader-epoch-checkpoint").write_text("0\n3\n0 0\n20 20\n40 40\n")
+    return folder
+
+
+LEFT_BY_COMPACTION = [*range(10, 20), *range(30, 60)]
+
+
+def test_salvage_keeps_what_waits_in_a_swap_file_because_its_place_is_free(half_swapped: Path, tmp_path: Path) -> None:
+    (result,) = salvage([half_swapped], tmp_path / "out")
+    assert result.kept_records == 40
+    assert read_offsets(tmp_path / "out") == LEFT_BY_COMPACTION
+
+
+def test_a_converted_copy_holds_what_waits_in_a_swap_file(half_swapped: Path, tmp_path: Path) -> None:
+    (result,) = kafkalog.convert(half_swapped, out=tmp_path / "out", codec="gzip")
+    assert read_offsets(tmp_path / "out") == LEFT_BY_COMPACTION
+    (planned,) = kafkalog.convert(half_swapped, in_place=True, codec="gzip", dry_run=True)
+    (done,) = kafkalog.convert(half_swapped, in_place=True, codec="gzip")
+    assert (planned.to_compress, planned.segments) == (done.to_compress, done.segments) == (result.to_compress, 2)
+    assert read_offsets(half_swapped) == LEFT_BY_COMPACTION
+
+
+def test_reindex_takes_what_waits_in_a_swap_file_for_the_log_that_it_will_be(half_swapped: Path) -> None:
+    waiting = half_swapped / f"{0:020d}.txnindex.swap"
+    waiting.write_bytes(b"of the new segment")
+    list(reindex(half_swapped, ReindexOptions()))
+    snapshot = half_swapped / f"{40:020d}.snapshot"
+    assert decode_snapshot(snapshot.read_bytes())["producer_id"].tolist() == [7]
+    assert waiting.read_bytes() == b"of the new segment"
+    waiting.unlink()
+    kafkalog.recover(half_swapped, in_place=True, now_ms=FIRST_TIME)
+    (again,) = reindex(half_swapped, ReindexOptions(dry_run=True))
+    assert (again.changed, again.removed) == ([], [])
+
+
+def test_a_swap_file_whose_place_is_not_free_is_left_out(half_swapped: Path, tmp_path: Path) -> None:
+    """What it is to replace is all there yet, and holds no less."""
+    (half_swapped / f"{0:020d}.log.deleted").rename(half_swapped / f"{0:020d}.log")
+    assert [result.kept_records for result in salvage([half_swapped], tmp_path / "out")] == [60]
+
+
+def test_a_partition_that_was_not_asked_for_is_left_as_a_crash_left_it(tmp_path: Path) -> None:
+    for topic in ("orders", "others"):
+        write_segment(tmp_path / f"{topic}-0", 0, made_batch(0))
+    (tmp_path / "others-0" / f"{0:020d}.log.cleaned").write_bytes(b"half")
+    before = tree(tmp_path / "others-0")
+    kafkalog.convert(tmp_path, in_place=True, codec="gzip", topics=["orders"])
+    assert tree(tmp_path / "others-0") == before
 
 
 def test_what_a_broker_left_half_way_is_completed_first(tmp_path: Path) -> None:

@@ -109,7 +109,10 @@ def _advice(error: BaseException, on_damage: str | None) -> list[str]:
     if isinstance(error, NoLogs):
         return ["Give a folder of log.dirs, a topic-partition folder, or one segment file."]
     if on_damage is None and isinstance(error, LimitExceeded | CorruptBatch | TornTail):
-        return ["To see what is behind it: kafkalog table records FILE --on-damage salvage."]
+        return [
+            "To see what is behind it: kafkalog table records FILE --on-damage salvage. "
+            "For a copy of all that is intact: kafkalog salvage PATH --out DIR."
+        ]
     if isinstance(error, LimitExceeded):
         return ["Read on without it: --on-damage skip. Or raise the limit in Python: read(..., limits=kafkalog.Limits(...))."]
     if isinstance(error, SegmentChanged):

@@ -153,5 +153,5 @@ def refuse_kafka_file(option: str, output: str) -> None:
     from kafkalog.format.names import parse_file_name
 
     name = os.path.basename(output)
-    if output != STDOUT and not output.startswith("/dev/") and parse_file_name(name) is not None:
+    if output != STDOUT and parse_file_name(name) is not None:
         raise UsageError(f"{option} {output}: named like a file of Kafka's; choose another name so that no log is overwritten")

@@ -101,7 +101,7 @@ def _partition(store: Store, folder: str, entries: list[Entry], starts: dict[tup
         parsed.topic,
         parsed.partition,
         parsed.state,
-        segments=_segments(files),
+        segments=segments_of(files),
         leftovers=tuple(stored for stored in files if stored.suffix),
         files=tuple(files),
         problems=problems,
@@ -116,7 +116,7 @@ def _stored(store: Store, folder: str, entry: Entry) -> StoredFile | None:
     return StoredFile(store.join(folder, entry.name), entry.size, entry.mtime_ns, parsed.kind, parsed.base_offset, parsed.suffix)
 
 
-def _segments(files: Iterable[StoredFile]) -> tuple[Segment, ...]:
+def segments_of(files: Iterable[StoredFile]) -> tuple[Segment, ...]:
     """The live segments in order of offset, each with its siblings."""
     by_offset: dict[int, dict[str, StoredFile]] = {}
     for stored in files:

@@ -19,6 +19,8 @@ from kafkalog.errors import Limits, SegmentError, TornTail, UsageError
 from kafkalog.format import batch, names
 from kafkalog.kernels import scan
 from kafkalog.kernels.bytes import Ints
+from kafkalog.log.engine.config import LogConfig
+from kafkalog.log.engine.schedule import SystemClock
 from kafkalog.log.partition import SMALL_FILE, Partition, Segment
 from kafkalog.log.rebuild import RebuildOptions, SideFileBuilder
 from kafkalog.log.replacing import Replacement
@@ -31,9 +33,10 @@ from kafkalog.storage.local import LocalStore
 from kafkalog.storage.publish import StagedFolder, holds, sync_names
 
 from .in_place import NewCheckpoints, held, remove_marker, say_log_start
+from .loading import settle_interrupted
 from .maintenance import Place, partitions_for
 from .output import COPY_BYTES, MAX_LOG_BYTES, Comparison, Output, Progress, folder_name, output_folder
-from .partitions import PathLike, find_index_interval, read_metadata
+from .partitions import PathLike, find_index_interval, listed_again, read_metadata
 
 HEADERS_AT_ONCE = (1 << 15) - 24
 
@@ -89,9 +92,13 @@ def convert_partition(
             raise UsageError(f"--out: {result.folder} is what is to be converted; choose another folder, or --in-place")
     elif isinstance(place.fs, LocalFs) and not isinstance(partition.store, LocalStore):
         raise UsageError(f"{partition.folder}: only local folders can be changed in place; give --out")
-    work = _Conversion(partition, recoding, limits, result, place.progress)
-    work.interval = index_interval_bytes or find_index_interval(partition, limits)
-    with held(place.fs, partition.folder) if place.in_place and not place.dry_run else nullcontext():
+    is_changed = place.in_place and not place.dry_run
+    with held(place.fs, partition.folder) if is_changed else nullcontext():
+        if is_changed:
+            settle_interrupted(place.fs, partition.folder, LogConfig(), SystemClock().now_ms())
+            partition = listed_again(partition)
+        work = _Conversion(partition, recoding, limits, result, place.progress)
+        work.interval = index_interval_bytes or find_index_interval(partition, limits)
         work.plan()
         place.on_plan(result)
         if not place.dry_run:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from kafkalog.errors import CorruptBatch, InvalidNumber, Limits, LogRefusal, LogStorageFailure, StorageError
 from kafkalog.format import names
 from kafkalog.kernels.resync import ResyncBounds, find_next_entry
 from kafkalog.log.engine.config import LogConfig
+from kafkalog.log.engine.interrupted import settle_replacements
 from kafkalog.log.engine.log_segment import LogSegment
 from kafkalog.log.engine.partition_log import PartitionLog
-from kafkalog.log.engine.schedule import ManualClock
+from kafkalog.log.engine.schedule import ManualClock, Schedule
+from kafkalog.log.engine.segment_files import SegmentFiles
 from kafkalog.storage.fs import Fs
 from kafkalog.storage.overlay import OverlayFs
 
-from .in_place import Checkpoints, held, remove_marker, was_shut_down
+from .in_place import Checkpoints, remove_marker, was_shut_down
 
 INTERRUPTED = (".cleaned", ".swap")
 
@@ -134,32 +136,37 @@ def require_no_loss(fs: Fs, folder: str, cut: Cut) -> None:
         raise CorruptBatch("crc", file=path, position=cut.position, detail=detail)
 
 
+def _is_interrupted(fs: Fs, folder: str) -> bool:
+    return any(name.endswith(INTERRUPTED) for name in fs.list(folder))
+
+
 def settled_view(fs: Fs, folder: str, opening: LogOpening) -> Fs:
     """`fs`, with what compaction left half-way in this folder completed or undone; only in memory, where there is something."""
-    if not any(name.endswith(INTERRUPTED) for name in fs.list(folder)):
+    if not _is_interrupted(fs, folder):
         return fs
     view = OverlayFs(fs)
-    with replace(opening, clean=True).opened(view, folder):
-        """Opening it does that, and a clean log is not recovered."""
+    clock = ManualClock(opening.now_ms)
+    with told_as_storage_errors():
+        settle_replacements(SegmentFiles(folder, opening.config, fs=view, clock=clock, schedule=Schedule(clock)))
     return view
 
 
 def require_loadable(fs: Fs, folder: str, opening: LogOpening) -> None:
     """CorruptBatch if opening the log in its place would lose whole batches."""
-    if not opening.clean:
-        view = settled_view(fs, folder, opening)
-        with opening.opened(OverlayFs(view), folder) as log:
-            require_no_loss(view, folder, find_cut(view, folder, log))
+    view = settled_view(fs, folder, opening)
+    with opening.opened(OverlayFs(view), folder) as log:  # also after a clean stop a segment without an index is recovered
+        require_no_loss(view, folder, find_cut(view, folder, log))
 
 
 def settle_interrupted(fs: Fs, folder: str, config: LogConfig, now_ms: int) -> None:
-    """Complete or undo what left `.cleaned` and `.swap` files here, as a broker does at its start."""
+    """Complete or undo what left `.cleaned` and `.swap` files here, as a broker does at its start; the caller holds it."""
+    if not _is_interrupted(fs, folder):
+        return
     opening = opening_in_place(fs, folder, config, now_ms)
     require_loadable(fs, folder, opening)
-    with held(fs, folder):
-        remove_marker(fs, folder)
-        with opening.opened(fs, folder):
-            """Opening it does that."""
+    remove_marker(fs, folder)
+    with opening.opened(fs, folder):
+        """Opening it does that."""
 
 
 @contextmanager

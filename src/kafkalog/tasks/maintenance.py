@@ -18,9 +18,7 @@ from kafkalog.format import names
 from kafkalog.log.engine.config import LogConfig
 from kafkalog.log.engine.partition_log import PartitionLog
 from kafkalog.log.engine.schedule import SystemClock
-from kafkalog.log.folders import find_partitions
 from kafkalog.log.partition import Partition
-from kafkalog.storage import open_store
 from kafkalog.storage.fs import Fs, LocalFs
 from kafkalog.storage.local import LocalStore
 from kafkalog.storage.overlay import OverlayFs
@@ -37,7 +35,7 @@ from .loading import (
     settled_view,
 )
 from .output import COPY_BYTES, Progress, folder_name, output_folder
-from .partitions import PathLike, chosen_partitions
+from .partitions import PathLike, asked_partitions, chosen_partitions
 
 DELETED = "deleted"
 
@@ -139,10 +137,11 @@ class Place:
 def partitions_for(path: PathLike, place: Place) -> list[Partition]:
     """The partitions at `path` that were asked for; in place, with what a crash interrupted there brought to an end."""
     if place.in_place and not place.dry_run:
-        store, found_path = open_store(path)
-        for partition in find_partitions(store, found_path):
-            if any(stored.path.endswith(INTERRUPTED) for stored in partition.leftovers) and isinstance(store, LocalStore):
-                settle_interrupted(place.fs, partition.folder, LogConfig(), SystemClock().now_ms())
+        for partition in asked_partitions(path, place.topics, place.partitions):
+            is_interrupted = any(stored.path.endswith(INTERRUPTED) for stored in partition.leftovers)
+            if is_interrupted and isinstance(partition.store, LocalStore):
+                with held(place.fs, partition.folder):
+                    settle_interrupted(place.fs, partition.folder, LogConfig(), SystemClock().now_ms())
     return chosen_partitions(path, place.topics, place.partitions)
 
 

@@ -11,6 +11,7 @@ from kafkalog.format.checkpoint import decode_partition_metadata
 from kafkalog.format.index import read_offset_index
 from kafkalog.kernels import scan
 from kafkalog.log.folders import find_partitions
+from kafkalog.log.interrupted import with_finished_segments
 from kafkalog.log.partition import SMALL_FILE, Partition, Segment
 from kafkalog.segment.build import DEFAULT_INTERVAL_BYTES, IntervalBounds
 from kafkalog.segment.windows import SegmentWalk
@@ -23,6 +24,11 @@ def chosen_partitions(
     path: PathLike, topics: Sequence[str] | None = None, numbers: Sequence[int] | None = None
 ) -> list[Partition]:
     """The partitions at `path` that have segments; deleted, future and stray ones only if given by their own path."""
+    return _require_segments(asked_partitions(path, topics, numbers), os.fspath(path))
+
+
+def asked_partitions(path: PathLike, topics: Sequence[str] | None, numbers: Sequence[int] | None) -> list[Partition]:
+    """The same, whether or not they have segments."""
     store, place = open_store(path)
     found = find_partitions(store, place)
     alone = len(found) == 1 and found[0].folder == place
@@ -36,7 +42,18 @@ def chosen_partitions(
     if not chosen:
         there = ", ".join(sorted({str(partition) for partition in found})[:10])
         raise UsageError(f"{place}: no partition that was asked for; there are: {there}")
-    filled = [partition for partition in chosen if partition.segments]
+    return chosen
+
+
+def listed_again(partition: Partition) -> Partition:
+    """The partition as it is now that it is held: until then a broker or another writer may have changed it."""
+    (found,) = _require_segments(find_partitions(partition.store, partition.folder), partition.folder)
+    return found
+
+
+def _require_segments(partitions: Iterable[Partition], place: str) -> list[Partition]:
+    whole = (with_finished_segments(partition, Limits()) for partition in partitions)
+    filled = [partition for partition in whole if partition.segments]
     if not filled:
         raise NoLogs(f"{place}: no segment file (20 digits and .log) is left here", file=place)
     return filled

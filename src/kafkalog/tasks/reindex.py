@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -21,8 +21,9 @@ from kafkalog.storage.local import LocalStore
 from kafkalog.storage.publish import StagedFolder, holds, replace_file, sync_names, writing
 
 from .in_place import held, remove_marker
+from .loading import INTERRUPTED
 from .output import Comparison, Progress, folder_name, output_folder
-from .partitions import PathLike, chosen_partitions, find_index_interval
+from .partitions import PathLike, chosen_partitions, find_index_interval, listed_again
 
 
 @dataclass
@@ -70,18 +71,25 @@ def reindex(
 
 
 def reindex_partition(partition: Partition, options: ReindexOptions, fs: Fs, progress: Progress | None = None) -> ReindexResult:
+    if options.out is not None:
+        result, files = _begin(partition, options, progress)
+        result.folder = os.path.join(output_folder(options.out), folder_name(partition))
+        _write_folder(result, files, fs, options)
+        return result
+    if isinstance(fs, LocalFs) and not isinstance(partition.store, LocalStore):
+        raise UsageError(f"{partition.folder}: only local folders can be changed in place; give --out")
+    if options.dry_run:
+        return _change_in_place(partition, fs, options, progress)
+    with held(fs, partition.folder):
+        return _change_in_place(listed_again(partition), fs, options, progress)
+
+
+def _begin(partition: Partition, options: ReindexOptions, progress: Progress | None) -> tuple[ReindexResult, Iterator[Files]]:
+    """(a result with nothing in it, the files as they are rebuilt)"""
     interval = options.index_interval_bytes or find_index_interval(partition, options.limits)
     result = ReindexResult(partition.topic, partition.partition, partition.folder, interval)
     broker = replace(options.broker, index_interval_bytes=interval)
-    files = rebuild(partition, broker, options.limits, result.report, progress)
-    if options.out is not None:
-        result.folder = os.path.join(output_folder(options.out), folder_name(partition))
-        _write_folder(result, files, fs, options)
-    else:
-        if isinstance(fs, LocalFs) and not isinstance(partition.store, LocalStore):
-            raise UsageError(f"{partition.folder}: only local folders can be changed in place; give --out")
-        _change_in_place(partition, result, files, fs, options)
-    return result
+    return result, rebuild(partition, broker, options.limits, result.report, progress)
 
 
 def _write_folder(result: ReindexResult, files: Iterator[Files], fs: Fs, options: ReindexOptions) -> None:
@@ -108,17 +116,17 @@ def _each(files: Iterator[Files]) -> Iterator[tuple[str, bytes]]:
         yield from some.items()
 
 
-def _change_in_place(
-    partition: Partition, result: ReindexResult, files: Iterator[Files], fs: Fs, options: ReindexOptions
-) -> None:
-    with nullcontext() if options.dry_run else held(fs, partition.folder):
-        place = _Place(partition, result, fs, options)
-        for some in files:
-            place.put(some)
-        place.remove_stale()
-        place.settle()
+def _change_in_place(partition: Partition, fs: Fs, options: ReindexOptions, progress: Progress | None) -> ReindexResult:
+    """The caller holds the folder, unless nothing is to be changed."""
+    result, files = _begin(partition, options, progress)
+    place = _Place(partition, result, fs, options)
+    for some in files:
+        place.put(some)
+    place.remove_stale()
+    place.settle()
     if not options.dry_run:
         result.state = "written" if result.changed or result.removed else "already there"
+    return result
 
 
 class _Place:
@@ -147,7 +155,8 @@ class _Place:
         if self.result.report.dropped:
             return
         written = {*self.result.changed, *self.result.unchanged}
-        stale = {os.path.basename(stored.path): stored.kind for stored in self.partition.files if not stored.suffix}
+        there = [stored for stored in self.partition.files if not stored.suffix and not stored.path.endswith(INTERRUPTED)]
+        stale = {os.path.basename(stored.path): stored.kind for stored in there}
         self.put({name: b"" for name, kind in stale.items() if kind == "txnindex" and name not in written})  # as recovery does
         snapshots = [name for name, kind in stale.items() if kind == "snapshot" and name not in written]
         self.result.removed += snapshots

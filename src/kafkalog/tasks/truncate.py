@@ -8,6 +8,7 @@ from typing import Any
 
 from kafkalog.errors import UsageError
 from kafkalog.format import names
+from kafkalog.log.engine.log_segment import LogSegment
 from kafkalog.log.engine.partition_log import PartitionLog
 from kafkalog.storage.fs import Fs
 
@@ -31,15 +32,17 @@ class Truncation:
         return {"to_offset": self.to_offset}
 
     def plan(self, log: PartitionLog, checkpoints: Checkpoints) -> dict[str, Any]:
-        behind = [segment.base_offset for segment in log.segments if segment.base_offset >= self.to_offset]
+        behind = [segment.base_offset for segment in log.segments if segment.base_offset > self.to_offset]
         self._truncate(log)
         return {"segments_behind": behind}
 
     def _truncate(self, log: PartitionLog) -> None:
-        log.truncate_to(self.to_offset)
-        # A batch went as a whole. Kafka takes the log to end at the offset all the same until it is opened again.
-        if (end := log.active_segment.read_next_offset()) < log.log_end_offset:
-            log.truncate_to(end)
+        """Where a batch goes as a whole, Kafka takes the log to end at the offset all the same until it is opened again."""
+        segment = log.segments.floor(self.to_offset)
+        if segment is None or self.to_offset >= log.log_end_offset:
+            log.truncate_to(self.to_offset)
+        else:
+            log.truncate_to(_end_before(segment, self.to_offset))
 
     def prepare(self, plan: MaintenanceResult, checkpoints: Checkpoints, fs: Fs, folder: str) -> None:
         """No checkpoint may say more than the log will hold, and no segment may be left without those before it."""
@@ -56,6 +59,22 @@ class Truncation:
 
     def is_done(self, plan: MaintenanceResult) -> bool:
         return plan.before == plan.after
+
+
+def _end_before(segment: LogSegment, offset: int) -> int:
+    """Where a segment ends without the entry that holds `offset` and what follows it.
+
+    An index of a broker up to 1.1 may name the first offset of that entry, so what it says counts only if it lies before it.
+    """
+    place = segment.translate_offset(offset)
+    position = segment.size if place is None else place.position
+    indexed = segment.offset_index.lookup(offset)
+    while indexed.position >= position and indexed.offset > segment.base_offset:
+        indexed = segment.offset_index.lookup(indexed.offset - 1)
+    end = segment.base_offset
+    for entry in segment.log.iter_entries(min(indexed.position, position), position):
+        end = entry.next_offset
+    return end
 
 
 def truncate(

@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from kafkalog.errors import CorruptIndex, CorruptRecord, InvalidOffset, InvalidRecord, InvalidState, SegmentOffsetOverflow
-from kafkalog.format.names import SEGMENT_KINDS, parse_file_name, segment_file_name
+from kafkalog.format.names import parse_file_name, segment_file_name
 
+from .interrupted import MAX_OFFSET, list_files, settle_replacements
 from .leader_epochs import LeaderEpochs
 from .log_segment import LogSegment
 from .offsets import OffsetMetadata
 from .producer_rebuild import delete_snapshots, rebuild_producers
 from .producers import ProducerStates
 from .recovery import recover_segment
-from .segment_files import CLEANED, DELETED, SWAP, SegmentFiles
+from .segment_files import SegmentFiles
 
-MAX_OFFSET: Final = (1 << 63) - 1
 INDEX_KINDS: Final = ("index", "timeindex", "txnindex")
 Result = TypeVar("Result")
 
@@ -58,7 +58,7 @@ class LogLoader:
         self.clean = clean
 
     def load(self) -> LoadedOffsets:
-        self._complete_swaps(self._remove_temporary_files())
+        settle_replacements(self.files)
         try:
             self._splitting_overflows(self._load_segments)
         except (CorruptRecord, InvalidRecord):
@@ -88,43 +88,6 @@ class LogLoader:
     def _path(self, name: str) -> str:
         return os.path.join(self.files.folder, name)
 
-    def _names(self) -> list[str]:
-        return [name for name in self.fs.list(self.files.folder) if self.fs.kind(self._path(name)) == "file"]
-
-    def _remove_temporary_files(self) -> list[str]:
-        """Remove what was on its way out or not complete; the names of what is complete and waits to replace others."""
-        swaps, cleaned = [], []
-        for name in self._names():
-            if name.endswith(DELETED) and not name.endswith(".checkpoint.deleted"):
-                self.fs.remove(self._path(name))
-            elif name.endswith(CLEANED):
-                cleaned.append(name)
-            elif name.endswith(SWAP):
-                swaps.append(name)
-        first_cleaned = min(map(_base_offset, cleaned), default=MAX_OFFSET)
-        undone = [name for name in swaps if _base_offset(name) >= first_cleaned]
-        for name in (*undone, *cleaned):
-            self.fs.remove(self._path(name))
-        return [name for name in swaps if name not in undone]
-
-    def _complete_swaps(self, swaps: list[str]) -> None:
-        """Remove what the `.swap` files replace, and give them their names."""
-        first, stop = MAX_OFFSET, -1
-        for name in swaps:
-            if name.endswith(".log" + SWAP):
-                segment = self.files.open_segment(_base_offset(name), exists=True, suffix=SWAP)
-                first = min(first, segment.base_offset)
-                stop = max(stop, segment.read_next_offset())
-                segment.close_handlers()
-        for name in self._names():
-            if not name.endswith(SWAP) and first <= _base_offset(name) < stop:
-                self.fs.remove(self._path(name))
-        if swaps:
-            self.files.sync_names()  # what was replaced must not come back beside what replaced it
-        for name in self._names():
-            if name.endswith(SWAP):
-                self.fs.rename(self._path(name), self._path(name.removesuffix(SWAP)))
-
     def _splitting_overflows(self, action: Callable[[], Result]) -> Result:
         """Do `action`, again and again until no segment holds offsets too far from its base."""
         while True:
@@ -138,7 +101,7 @@ class LogLoader:
     def _load_segments(self, *, recover: bool = True) -> None:
         self.segments.close()
         self.segments.clear()
-        names = self._names()
+        names = list_files(self.files)
         for name in names:
             parsed = parse_file_name(name)
             if parsed is None or parsed.suffix:
@@ -210,9 +173,3 @@ class LogLoader:
 
     def _delete_snapshots(self, segments: list[LogSegment]) -> None:
         delete_snapshots(self.producers, segments, self.files.schedule, self.files.config, self.files.guard)
-
-
-def _base_offset(name: str) -> int:
-    """The base offset that a file name says, -1 if it says none."""
-    parsed = parse_file_name(name)
-    return parsed.base_offset if parsed is not None and parsed.kind in SEGMENT_KINDS else -1
