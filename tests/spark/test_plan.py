@@ -245,6 +245,14 @@ def test_the_same_partition_under_two_paths_is_refused(tmp_path: Path) -> None:
         plan_splits(parse_options({"paths": json.dumps(paths)}))
 
 
+@pytest.mark.parametrize("beside", ["", f"{20:020}.log"])
+def test_a_segment_file_beside_its_folder_or_itself_is_refused(tmp_path: Path, beside: str) -> None:
+    folder = two_topics(tmp_path) / "orders-0"
+    paths = [str(folder / beside), str(folder / f"{20:020}.log")]
+    with pytest.raises(SparkSourceError, match=r"option paths: orders-0 is at .* its rows would come twice$"):
+        plan_splits(parse_options({"paths": json.dumps(paths)}))
+
+
 ONE = {"assign": '{"orders":[0]}'}
 
 

@@ -98,12 +98,26 @@ def _is_wanted(found: Found, options: SourceOptions) -> bool:
 
 
 def _check_unique(found: Iterable[Found]) -> None:
-    seen: dict[tuple[str, int, str | None], Found] = {}
+    """Segment files of one partition may be given one by one; the same file twice, or beside its folder, may not."""
+    seen: dict[TopicPartition, list[Found]] = {}
     for each in found:
-        same = seen.setdefault((*each.key, each.partition.file), each)
+        others = seen.setdefault(each.key, [])
+        for same in others:
+            if each.partition.file == same.partition.file or None in (each.partition.file, same.partition.file):
+                raise SparkSourceError(
+                    BAD_OPTION, f"option paths: {each.partition} is at {each.root} and at {same.root}; its rows would come twice"
+                )
+        others.append(each)
+
+
+def check_one_place(found: Iterable[Found]) -> None:
+    """A stream and an ingest note one offset for each partition, so it cannot be given as several files."""
+    seen: dict[TopicPartition, Found] = {}
+    for each in found:
+        same = seen.setdefault(each.key, each)
         if same is not each:
             raise SparkSourceError(
-                BAD_OPTION, f"option paths: {each.partition} is at {each.root} and at {same.root}; its rows would come twice"
+                BAD_OPTION, f"option paths: {each.partition} is at {each.root} and at {same.root}; give its folder instead"
             )
 
 

@@ -18,7 +18,7 @@ from .options import IngestOptions
 from .plan import IngestPlan, cut_tasks, new_bytes, plan_ingest
 from .summary import IngestSummary, PartitionSummary
 from .target import is_within, open_target
-from .values import with_schema
+from .values import check_values, with_schema
 from .writing import IngestTask, PartitionResult, TaskResult
 
 OnExecutor = Callable[[], Executor]
@@ -45,6 +45,7 @@ def run_ingest(
     begin = time.monotonic()
     with coded():
         _check_places(options)
+        check_values(options)
         target = open_target(options.target)
         log = CommitLog(target)
         if dry_run:
