@@ -9,7 +9,7 @@ import pytest
 from kafkalog.spark import ingest
 from kafkalog.spark.errors import SparkSourceError
 from tests.spark.ingested import data_files, read_logs, read_table, take
-from tests.unit.small_logs import made_batch, write_segment
+from tests.unit.small_logs import LEFT_BY_COMPACTION, made_batch, write_half_swapped, write_segment
 
 
 @pytest.fixture
@@ -46,6 +46,16 @@ def test_up_to_the_high_watermark_takes_what_all_replicas_have(logs: Path, targe
     (logs / "orders-0" / f"{100:020}.log").write_bytes(made_batch(100))
     assert take_up_to(110) == 10
     assert [row for row in read_logs(logs) if row[:2] == ("orders", 0)] == read_table(target)
+
+
+def test_what_waits_in_a_swap_file_is_taken_once(tmp_path: Path, target: Path) -> None:
+    folder = write_half_swapped(tmp_path / "logs" / "orders-0")
+    assert take(tmp_path / "logs", target).records == len(LEFT_BY_COMPACTION)
+    for segment in (0, 20):
+        (folder / f"{segment:020}.log").unlink(missing_ok=True)
+    (folder / f"{0:020}.log.swap").rename(folder / f"{0:020}.log")  # a broker's start
+    assert take(tmp_path / "logs", target).commit is None
+    assert read_logs(tmp_path / "logs") == read_table(target)
 
 
 def test_a_partition_given_as_several_files_is_refused(logs: Path, target: Path) -> None:

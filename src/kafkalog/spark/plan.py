@@ -18,6 +18,7 @@ import numpy as np
 from kafkalog.errors import Limits, path_text
 from kafkalog.format.names import REPLICATION_CHECKPOINT
 from kafkalog.log.folders import find_partitions, read_high_watermarks
+from kafkalog.log.interrupted import with_finished_segments
 from kafkalog.log.partition import Partition
 from kafkalog.storage import open_store
 
@@ -47,7 +48,7 @@ class Found:
 
 def plan_splits(options: SourceOptions, cores: int | None = None) -> list[Split]:
     """The splits of a read, at least `minPartitions` of them if there are that many offsets."""
-    chosen = choose_partitions(options)
+    chosen = choose_whole_partitions(options)
     if options.table not in RANGED_TABLES:
         return pack([_whole_folder(found) for found in chosen], options.max_partition_bytes or HEADER_SPLIT_BYTES)
     assigned = {found.key for found in chosen}
@@ -83,6 +84,11 @@ def choose_partitions(options: SourceOptions, *, topics_must_exist: bool = True)
         _check_topics(options.subscribe, found)
     _check_readable(chosen, options)
     return chosen
+
+
+def choose_whole_partitions(options: SourceOptions) -> list[Found]:
+    """The same, each with what an interrupted compaction has finished. A stream waits until that has its name."""
+    return [Found(found.root, with_finished_segments(found.partition, Limits())) for found in choose_partitions(options)]
 
 
 def _is_visible(partition: Partition, options: SourceOptions) -> bool:

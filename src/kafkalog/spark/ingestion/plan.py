@@ -23,7 +23,7 @@ from kafkalog.storage.store import ByteSource
 
 from ..errors import DATA_LOSS, FILE_CHANGED, STORAGE, SparkSourceError
 from ..options import Bound, SourceOptions, TopicPartition
-from ..plan import Found, check_one_place, choose_partitions, high_watermarks, offset_range
+from ..plan import Found, check_one_place, choose_whole_partitions, high_watermarks, offset_range
 from ..splits import HIGHEST, FileSlice, Part, Split, cut, divide, even_bytes, prove_entry
 from .manifest import BEGINNING, Cursor, Gap, Progress
 
@@ -87,7 +87,7 @@ class IngestPlan:
 
 def plan_ingest(options: SourceOptions, before: Mapping[TopicPartition, Progress]) -> IngestPlan:
     """What a run has to do after the commits that led to `before`."""
-    chosen = choose_partitions(options)
+    chosen = choose_whole_partitions(options)
     check_one_place(chosen)
     assigned = {found.key for found in chosen}
     limits = high_watermarks(chosen) if options.up_to_high_watermark else {}
