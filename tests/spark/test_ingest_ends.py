@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
 
+from kafkalog.errors import StorageError
+from kafkalog.format.reference import Record, encode_batch
 from kafkalog.spark import ingest
 from kafkalog.spark.errors import SparkSourceError
+from kafkalog.spark.ingestion import writing
+from kafkalog.spark.ingestion.target import is_within
 from tests.spark.ingested import data_files, read_logs, read_table, take
 from tests.unit.small_logs import made_batch, write_segment
 
@@ -46,6 +51,53 @@ def test_up_to_the_high_watermark_takes_what_all_replicas_have(logs: Path, targe
     (logs / "orders-0" / f"{100:020}.log").write_bytes(made_batch(100))
     assert take_up_to(110) == 10
     assert [row for row in read_logs(logs) if row[:2] == ("orders", 0)] == read_table(target)
+
+
+@pytest.mark.parametrize("spelling", ["file://{}/tables", "file://{}/a/../tables"])
+def test_a_target_inside_the_source_is_refused_in_any_spelling(logs: Path, spelling: str) -> None:
+    with pytest.raises(SparkSourceError, match=r"KAFKALOG_BAD_OPTION: option target=.* it lies in"):
+        take(logs, spelling.format(logs))
+    assert not (logs / "tables").exists()
+
+
+@pytest.mark.parametrize(
+    ("path", "folder", "expected"),
+    [
+        ("s3a://bucket/logs/out", "s3://bucket/logs", True),
+        ("s3://key:secret@bucket/logs/out?region=x", "s3://bucket/logs/?region=x", True),
+        ("s3://bucket/logs-out", "s3://bucket/logs", False),
+        ("/a", "/", True),
+        ("/data/out", "s3://bucket", False),
+    ],
+)
+def test_places_are_compared_however_they_are_spelled(path: str, folder: str, expected: bool) -> None:
+    assert is_within(path, folder) is expected
+
+
+def test_a_target_as_uri_has_spaces_as_a_source_has_them(logs: Path, tmp_path: Path) -> None:
+    take(logs, f"file://{tmp_path}/my%20tables")
+    assert read_table(tmp_path / "my tables") == read_logs(logs)
+
+
+def test_a_run_that_fails_leaves_no_files_behind(logs: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments: object) -> None:
+        raise StorageError("no space left on device")
+
+    monkeypatch.setattr(writing.RecordWriter, "close", full)
+    with pytest.raises(SparkSourceError, match="no space left"):
+        take(logs, target)
+    assert [path.name for path in target.rglob("*") if path.is_file()] == ["lock"]
+
+
+def test_files_end_at_the_size_that_was_asked_for(tmp_path: Path, target: Path) -> None:
+    noise = random.Random(1)
+    batches = [encode_batch([Record(offset, 0, None, noise.randbytes(400_000))]) for offset in range(100)]
+    write_segment(tmp_path / "logs" / "orders-0", 0, *batches)
+    take(tmp_path / "logs", target, file_bytes=8 << 20)
+    sizes = [path.stat().st_size for path in data_files(target)]
+    assert len(sizes) >= 3
+    assert max(sizes) < 20 << 20
+    assert read_table(target) == read_logs(tmp_path / "logs")
 
 
 def test_a_partition_given_as_several_files_is_refused(logs: Path, target: Path) -> None:

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, NamedTuple
+
+from kafkalog.errors import KafkaLogError
 
 from ..errors import BAD_TARGET, SparkSourceError
 from ..options import TopicPartition
@@ -156,6 +159,11 @@ class CommitLog:
         """Give the files of a published commit their names; what a killed run has moved already stays."""
         self.target.move((file.staged, file.path) for file in (*commit.files, *commit.damaged))
         self.target.remove(staging_folder(commit.run))
+
+    def discard(self, run: str) -> None:
+        """Give back the room of a run that failed before it published; what is left of it is settled by the next one."""
+        with suppress(KafkaLogError, OSError):
+            self.target.remove(staging_folder(run))
 
     def settle(self, latest: Commit | None) -> None:
         """Complete or undo what a killed run has left."""

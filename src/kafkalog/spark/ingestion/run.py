@@ -68,7 +68,11 @@ def _take(run: _Run, log: CommitLog, make_executor: OnExecutor, on_progress: OnP
     if new_bytes(plan.partitions):
         executor = make_executor()
         tasks = _tasks(run, plan, cut_tasks(plan.partitions, source, executor.cores, run.options.task_bytes))
-        results = executor.run(tasks, on_progress)
+        try:
+            results = executor.run(tasks, on_progress)
+        except BaseException:
+            log.discard(run.name)
+            raise
     seen = _seen(plan, results)
     commit = _commit(run, plan, results, seen)
     log.publish(commit)

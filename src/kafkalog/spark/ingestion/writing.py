@@ -263,7 +263,7 @@ class RecordWriter:
         file = self.open.pop(path, None) or self._begin(part, path, rows)
         self.open[path] = file
         self.held += file.add(part, rows)
-        if file.held >= ROW_GROUP_BYTES:
+        if file.held >= min(ROW_GROUP_BYTES, self.task.options.file_bytes):
             self.held -= file.flush()
         while self.held > HELD_BYTES:
             self.held -= max(self.open.values(), key=lambda each: each.held).flush()
