@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,14 @@ def test_a_run_that_fails_leaves_no_files_behind(logs: Path, target: Path, monke
     with pytest.raises(SparkSourceError, match="no space left"):
         take(logs, target)
     assert [path.name for path in target.rglob("*") if path.is_file()] == ["lock"]
+
+
+def test_tables_that_lost_their_commits_are_not_doubled(logs: Path, target: Path) -> None:
+    take(logs, target)
+    shutil.rmtree(target / "_kafkalog")
+    with pytest.raises(SparkSourceError, match=r"^KAFKALOG_BAD_TARGET: .*/tables: topic=orders is there, but no commit"):
+        take(logs, target)
+    assert read_table(target) == read_logs(logs)
 
 
 def test_files_end_at_the_size_that_was_asked_for(tmp_path: Path, target: Path) -> None:

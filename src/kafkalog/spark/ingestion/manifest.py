@@ -22,6 +22,7 @@ from .target import Target
 
 COMMITS: Final = "_kafkalog/commits"
 STAGING: Final = "_kafkalog/staging"
+TABLE: Final = "topic="
 VERSION: Final = 1
 
 
@@ -141,7 +142,20 @@ class CommitLog:
 
     def latest(self) -> Commit | None:
         names = [name for name in self.target.list(COMMITS) if name.endswith(".json")]
-        return self.read(names[-1]) if names else None
+        if names:
+            return self.read(names[-1])
+        self._require_no_tables()
+        return None
+
+    def _require_no_tables(self) -> None:
+        """SparkSourceError where tables are without their commits, as after a copy that left out names with an underscore."""
+        tables = [name for name in self.target.list("") if name.startswith(TABLE)]
+        if tables:
+            raise SparkSourceError(
+                BAD_TARGET,
+                f"{self.target.name}: {tables[0]} is there, but no commit in {COMMITS} says how far it goes, and rows would come "
+                "twice; choose another target, or remove the tables to begin again",
+            )
 
     def read(self, name: str) -> Commit:
         path = f"{COMMITS}/{name}"

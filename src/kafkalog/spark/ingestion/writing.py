@@ -31,7 +31,7 @@ from ..options import TopicPartition
 from ..slices import as_partition, check_unchanged, damaged_content
 from ..splits import FileSlice, Part, Split
 from .buckets import split_by_time
-from .manifest import BEGINNING, Cursor, WrittenFile, staging_folder
+from .manifest import BEGINNING, TABLE, Cursor, WrittenFile, staging_folder
 from .options import IngestOptions
 from .target import Target, open_target
 from .values import ValueColumns
@@ -253,7 +253,7 @@ class RecordWriter:
     def write(self, part: Part, batch: pa.RecordBatch) -> PartitionResult:
         """Write records of a part; which offsets they have."""
         for path, rows in split_by_time(batch, self.task.options.by):
-            self._add(part, f"topic={escaped(part.topic)}/{path}", rows)
+            self._add(part, f"{TABLE}{escaped(part.topic)}/{path}", rows)
         offsets = batch.column("offset")
         if not len(offsets):
             return PartitionResult()
