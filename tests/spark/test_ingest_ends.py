@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from kafkalog.errors import StorageError
+from kafkalog.errors import StorageError, UsageError
 from kafkalog.format.reference import Record, encode_batch
 from kafkalog.spark import ingest
 from kafkalog.spark.errors import SparkSourceError
@@ -96,6 +97,25 @@ def test_tables_that_lost_their_commits_are_not_doubled(logs: Path, target: Path
     with pytest.raises(SparkSourceError, match=r"^KAFKALOG_BAD_TARGET: .*/tables: topic=orders is there, but no commit"):
         take(logs, target)
     assert read_table(target) == read_logs(logs)
+
+
+def test_an_empty_target_is_not_the_working_folder(logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SparkSourceError, match=r"^KAFKALOG_BAD_OPTION: option target='': allowed is a folder"):
+        take(logs, "")
+    assert [path.name for path in tmp_path.iterdir()] == ["logs"]
+
+
+@pytest.mark.parametrize("master", ["none[0]", "none[x]", "none:2"])
+def test_a_mistyped_none_does_not_start_spark(logs: Path, target: Path, master: str) -> None:
+    with pytest.raises(SparkSourceError, match=r"^KAFKALOG_BAD_OPTION: option master='none.*allowed are none, none\[2\]"):
+        take(logs, target, master=master)
+
+
+@pytest.mark.parametrize("choice", [{"schema": "id bigint"}, {"keep_raw": True}, {"registry_prefix": True}])
+def test_choices_for_values_that_are_not_decoded_are_refused(logs: Path, target: Path, choice: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="need value='json' or value='avro'"):
+        take(logs, target, **choice)
 
 
 def test_files_end_at_the_size_that_was_asked_for(tmp_path: Path, target: Path) -> None:

@@ -80,6 +80,8 @@ def _take(run: _Run, log: CommitLog, make_executor: OnExecutor, on_progress: OnP
 
 
 def _check_places(options: IngestOptions) -> None:
+    if not options.target:  # an empty variable of a shell; the working folder is nobody's target by accident
+        raise bad_option("target", options.target, "allowed is a folder or a URI such as s3://bucket/folder")
     for source in options.sources:
         if is_within(options.target, source):
             raise bad_option("target", path_text(options.target), f"it lies in {path_text(source)}; choose another place")
