@@ -131,7 +131,7 @@ def arrow_type(schema: Any, named: dict[str, pa.DataType]) -> pa.DataType:
 def _complex(schema: dict[str, Any], kind: str, named: dict[str, pa.DataType]) -> pa.DataType:
     logical = schema.get("logicalType", "")
     if logical == "decimal":
-        return _decimal(schema["precision"], schema.get("scale", 0))
+        return _decimal(schema.get("precision", 0), schema.get("scale", 0))
     if (kind, logical) in LOGICAL:
         return LOGICAL[kind, logical]
     if kind in ("record", "error"):
@@ -147,7 +147,7 @@ def _complex(schema: dict[str, Any], kind: str, named: dict[str, pa.DataType]) -
 
 def _decimal(precision: int, scale: int) -> pa.DataType:
     if not 1 <= precision <= 38 or not 0 <= scale <= precision:
-        raise UsageError(f"the Avro decimal({precision},{scale}) is beyond decimal(38,38)")
+        raise UsageError(f"the Avro decimal({precision},{scale}) is not within decimal(1,0) and decimal(38,38)")
     return pa.decimal128(precision, scale)
 
 
