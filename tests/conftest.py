@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.golden import sets
 
@@ -19,6 +20,10 @@ REQUIRE_ALL = "KAFKALOG_REQUIRE_ALL"
 # A shell that runs the suite in the background lets it ignore interrupts, and every command under test would do the same.
 if threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# A machine may be slow, or compile a kernel in the middle of an example.
+settings.register_profile("kafkalog", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("kafkalog")
 
 
 def unavailable(reason: str) -> None:

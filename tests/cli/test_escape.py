@@ -57,7 +57,7 @@ def test_what_is_not_printable_is_shown_as_its_escape(text: str, shown: str) -> 
     assert printable(text) == shown
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=1000)
 @given(st.binary(max_size=200))
 def test_random_bytes_are_safe_as_text_and_exact_as_json(data: bytes) -> None:
     for encode in TEXT_ENCODINGS.values():
@@ -69,7 +69,7 @@ def test_random_bytes_are_safe_as_text_and_exact_as_json(data: bytes) -> None:
         assert base64.b64decode(found["base64"]) == data
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.text(max_size=50))
 def test_error_messages_hold_nothing_that_is_not_printable(name: str) -> None:
     for error in (StorageError(name), UsageError(name), CorruptBatch("crc", file=name, position=3), ValueError(name)):

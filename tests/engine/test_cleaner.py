@@ -39,7 +39,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES)
 @given(steps)
 def test_a_consumer_ends_up_with_the_same_before_and_after_and_a_second_run_changes_nothing(
     chosen: list[Step],
@@ -59,7 +59,7 @@ def test_a_consumer_ends_up_with_the_same_before_and_after_and_a_second_run_chan
     assert consume(log.log) == before
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES)
 @given(steps)
 def test_all_that_is_left_of_a_clean_log_is_the_last_record_of_each_key(chosen: list[Step]) -> None:
     log = Log()
@@ -71,7 +71,7 @@ def test_all_that_is_left_of_a_clean_log_is_the_last_record_of_each_key(chosen: 
     assert len(left) == len(set(left))
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES)
 @given(steps)
 def test_both_ways_of_the_cleaner_leave_the_same_files(chosen: list[Step]) -> None:
     logs = [Log(), Log()]

@@ -79,7 +79,7 @@ class Model:
         return max((epoch for epoch, start in self.entries if start <= offset), default=None)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(operations)
 def test_epochs_behave_as_the_model(steps: list[tuple[str, int]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -101,7 +101,7 @@ def test_epochs_behave_as_the_model(steps: list[tuple[str, int]]) -> None:
         assert log.epochs.entries_in_range(2, 6) == in_range.entries
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(operations)
 def test_the_checkpoint_leads_to_the_same_epochs_once_what_waits_is_written(steps: list[tuple[str, int]]) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -288,5 +288,5 @@ class LogMachine(RuleBasedStateMachine):
         return next_offset
 
 
-LogMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+LogMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
 TestLogAgainstTheModel = LogMachine.TestCase

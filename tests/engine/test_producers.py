@@ -309,7 +309,7 @@ class ProducerMachine(RuleBasedStateMachine):
         assert (None if first is None else first.offset) == min(unstable, default=None)
 
 
-ProducerMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+ProducerMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
 TestProducersAgainstTheModel = ProducerMachine.TestCase
 
 

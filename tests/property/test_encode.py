@@ -33,7 +33,7 @@ STEP = st.just(1) | st.integers(1, 200) | st.integers(1, 2**32)
 PRODUCER = st.tuples(st.integers(0, 2**63 - 1), st.integers(0, 2**15 - 1), st.integers(0, 2**31 - 1))
 
 # No deadline: a busy machine is not a failure.
-BOUNDED = settings(max_examples=100, deadline=None)
+BOUNDED = settings(max_examples=100)
 
 
 @st.composite

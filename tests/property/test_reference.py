@@ -43,7 +43,7 @@ TIMESTAMP = st.integers(-1, 2**63 - 1)
 CODEC = st.sampled_from([0, 1, 2, 3, 4])
 
 # No deadline: a busy machine is not a failure.
-BOUNDED = settings(max_examples=60, deadline=None)
+BOUNDED = settings(max_examples=60)
 
 
 def _decompress(codec: int, payload: bytes, magic: int) -> bytes:

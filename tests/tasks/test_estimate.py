@@ -72,7 +72,7 @@ ROW = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(ROW, min_size=1, max_size=70), st.sampled_from([1, 2, 7, 64, 100]))
 def test_every_size_is_that_of_the_encoded_bytes(rows: list[dict[str, Any]], records: int) -> None:
     table = pa.Table.from_pylist(rows, schema=SCHEMA)
@@ -86,7 +86,7 @@ def test_every_size_is_that_of_the_encoded_bytes(rows: list[dict[str, Any]], rec
         assert each.bytes == sum(map(len, encoded)), each
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(ROW)
 def test_the_sums_are_those_of_the_reference_codec(row: dict[str, Any]) -> None:
     found = estimate_table(pa.Table.from_pylist([row], schema=SCHEMA), "row", codec_names=["none"])

@@ -21,14 +21,14 @@ from tests.property.oracle import sealed
 from tests.tasks.explained import assert_part_is_whole, compare_with_reference, decompress, has_problem
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(logs())
 def test_a_healthy_log_has_the_values_of_the_reference_and_no_problem(found: GeneratedLog) -> None:
     healthy, refused = compare_with_reference(found.data)
     assert (healthy, refused) == (len(found.entries), 0)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(logs().flatmap(damaged))
 def test_damage_leaves_no_byte_out_and_is_marked_where_the_reference_refuses(data: bytes) -> None:
     position = 0
@@ -40,7 +40,7 @@ def test_damage_leaves_no_byte_out_and_is_marked_where_the_reference_refuses(dat
     compare_with_reference(data)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.binary(max_size=300))
 def test_any_bytes_are_explained_to_the_last(data: bytes) -> None:
     parts = explain_entries(data, 0, decompress)
@@ -51,7 +51,7 @@ def test_any_bytes_are_explained_to_the_last(data: bytes) -> None:
 TEXT = st.text("0123 -\n\r\ttopic_id:version=#{}\",\\é", max_size=80).map(str.encode)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.sampled_from(sorted(SIDE_FILES)), TEXT | st.binary(max_size=120))
 def test_any_small_file_is_explained_to_the_last_byte_and_refused_when_its_decoder_refuses(kind: str, data: bytes) -> None:
     parts = explain_side_file(data, kind)
@@ -63,7 +63,7 @@ def test_any_small_file_is_explained_to_the_last_byte_and_refused_when_its_decod
         assert not parts or has_problem(parts[0])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.sampled_from(["index", "timeindex", "txnindex"]), st.binary(max_size=120), st.integers(0, 40))
 def test_any_index_is_explained_to_the_last_byte(kind: str, data: bytes, zeros: int) -> None:
     stored = data + bytes(zeros)

@@ -46,7 +46,7 @@ def test_the_logs_of_real_brokers_have_what_was_counted_by_hand(era: str, golden
     assert_equal(kafkalog.profile(folder, top=EVERYTHING), count_by_hand(folder))
 
 
-@settings(max_examples=int(os.environ.get("KAFKALOG_KERNEL_EXAMPLES", "60")), deadline=None)
+@settings(max_examples=int(os.environ.get("KAFKALOG_KERNEL_EXAMPLES", "60")))
 @given(logs())
 def test_logs_of_any_shape_have_what_was_counted_by_hand(log: GeneratedLog) -> None:
     with tempfile.TemporaryDirectory() as name:

@@ -57,7 +57,7 @@ def plainly(rows: Entries, interval: int) -> tuple[bytes, bytes]:
     return offsets, times
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(rows=entries, interval=st.integers(1, 20_000), cuts=st.lists(st.integers(0, 60), max_size=4))
 def test_indexes_are_those_of_the_plain_loop_however_the_tables_are_cut(rows: Entries, interval: int, cuts: list[int]) -> None:
     builder = IndexBuilder(BASE, interval)
@@ -75,7 +75,7 @@ def test_an_offset_that_no_index_can_hold_is_refused() -> None:
         IndexBuilder(BASE).add(fields)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(producers=st.lists(st.integers(0, 5), min_size=1, max_size=40), cut=st.integers(0, 40))
 def test_only_the_last_batch_of_a_producer_counts_whatever_the_tables(producers: list[int], cut: int) -> None:
     fields = table([(100, 2, 7)] * len(producers))

@@ -53,7 +53,7 @@ def test_the_codec_frames_such_blocks() -> None:
     assert compress(SNAPPY, source)[16:] == len(block).to_bytes(4, "big") + block
 
 
-@settings(max_examples=20 if JIT_OFF else 300, deadline=None)
+@settings(max_examples=20 if JIT_OFF else 300)
 @given(st.lists(st.one_of(st.binary(max_size=40), st.sampled_from([b"topic-", b"\0" * 70, b"key"])), min_size=1, max_size=60))
 def test_a_block_decompresses_to_its_source_and_fits_the_room(parts: list[bytes]) -> None:
     source = b"".join(parts) or b"\0"

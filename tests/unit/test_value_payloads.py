@@ -255,7 +255,7 @@ def test_specs_that_make_no_sense_are_refused(arguments: dict[str, Any], message
     assert message in str(caught.value)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.binary(max_size=40), max_size=20), st.booleans())
 def test_no_bytes_make_the_avro_decoder_raise(values: list[bytes], registry_prefix: bool) -> None:
     require("fastavro")

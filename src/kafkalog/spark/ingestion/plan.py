@@ -21,7 +21,7 @@ from kafkalog.segment.seek import seek_position
 from kafkalog.segment.windows import SegmentWalk
 from kafkalog.storage.store import ByteSource
 
-from ..errors import DATA_LOSS, FILE_CHANGED, STORAGE, SparkSourceError
+from ..errors import DATA_LOSS, STORAGE, SparkSourceError
 from ..options import Bound, SourceOptions, TopicPartition
 from ..plan import Found, check_one_place, choose_whole_partitions, high_watermarks, offset_range
 from ..splits import HIGHEST, FileSlice, Part, Split, cut, divide, even_bytes, prove_entry
@@ -32,7 +32,6 @@ LOGGER = logging.getLogger("kafkalog.spark")
 # Log bytes of a task: few files from a small run, large ones from a large run, all cores busy in both.
 LEAST_TASK_BYTES: Final = 32 << 20
 MOST_TASK_BYTES: Final = 512 << 20
-SWAP: Final = "swap"  # the ending of a segment that the cleaner has written and not yet put in place
 
 
 @dataclass(frozen=True)
@@ -145,14 +144,6 @@ def _check_whole(partition: Partition) -> None:
     """SparkSourceError where a segment is there but cannot be had now: a later run would pass over its records."""
     for problem in partition.problems:
         raise SparkSourceError(STORAGE, path_text(problem))
-    bases = {segment.base_offset for segment in partition.segments}
-    for stored in partition.leftovers:
-        if stored.kind == "log" and stored.suffix == SWAP and stored.base_offset not in bases:
-            raise SparkSourceError(
-                FILE_CHANGED,
-                f"{path_text(stored.path)}: a broker is about to put this segment in place, or died doing so; run this again, or "
-                "let a broker recover the folder first",
-            )
 
 
 def _newest(partition: Partition) -> tuple[int, int, int] | None:
