@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -112,7 +113,7 @@ def test_the_plan_of_a_copy_begins_where_the_copy_does(tmp_path: Path) -> None:
     for turn in range(3):
         kafkalog.append(keyed(400, 37, 400 * turn), folder, config=SMALL)
     (tmp_path / "data" / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 1200\n")
-    choices = {"out": tmp_path / "out", "roll": True, "config": SMALL, "now_ms": FIRST_TIME}
+    choices: dict[str, Any] = {"out": tmp_path / "out", "roll": True, "config": SMALL, "now_ms": FIRST_TIME}
     (planned,) = kafkalog.compact(folder, dry_run=True, **choices)
     (done,) = kafkalog.compact(folder, **choices)
     assert planned.details["first_dirty_offset"] == done.details["first_dirty_offset"] == 0
