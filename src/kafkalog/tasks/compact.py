@@ -86,7 +86,7 @@ def _clean(cleaner: Cleaner, found: LogToClean) -> CleanResult:
     try:
         return cleaner.clean(found, found.log.clock.now_ms())
     except InvalidState as refusal:
-        raise InvalidState(f"{found.log.folder}: {refusal}") from refusal
+        raise InvalidState(f"{found.log.topic}-{found.log.partition}: {refusal}") from refusal
 
 
 def compact(

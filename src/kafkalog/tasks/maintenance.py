@@ -35,7 +35,7 @@ from .loading import (
     settled_view,
 )
 from .output import COPY_BYTES, Progress, folder_name, output_folder
-from .partitions import PathLike, asked_partitions, chosen_partitions
+from .partitions import PathLike, asked_partitions, chosen_partitions, require_listed
 
 DELETED = "deleted"
 
@@ -142,7 +142,7 @@ def partitions_for(path: PathLike, place: Place) -> list[Partition]:
             if is_interrupted and isinstance(partition.store, LocalStore):
                 with held(place.fs, partition.folder):
                     settle_interrupted(place.fs, partition.folder, LogConfig(), SystemClock().now_ms())
-    return chosen_partitions(path, place.topics, place.partitions)
+    return [require_listed(partition) for partition in chosen_partitions(path, place.topics, place.partitions)]
 
 
 def maintain(path: PathLike, operation: Operation, place: Place, config: Mapping[str, str]) -> Iterator[MaintenanceResult]:
