@@ -367,6 +367,15 @@ def test_a_log_that_begins_behind_its_end_is_not_said_to_be_damaged(run: Run, or
     assert len(list(orders.glob("*.log"))) == 3
 
 
+def test_recover_tells_a_tail_from_damage_in_the_newest_segment(run: Run, orders: Path) -> None:
+    write_segment(orders, 40, made_batch(40), made_batch(50)[:-5])
+    tail = run("recover", orders, "--in-place")
+    assert (tail.code, "cut off behind the last whole batch" in tail.text) == (0, True)
+    write_segment(orders, 40, damaged(made_batch(40)), made_batch(50))
+    damage = run("recover", orders, "--in-place")
+    assert (damage.code, "cut off at the first damage" in damage.text) == (1, True)
+
+
 def test_a_torn_tail_is_no_damage(run: Run, orders: Path) -> None:
     write_segment(orders, 40, made_batch(40), made_batch(50)[:-5])
     assert run("retain", orders, "--start-offset", "5", "--in-place").code == 0

@@ -124,13 +124,10 @@ def _stored_sizes(fs: Fs, folder: str) -> dict[int, int]:
     return {base: fs.size(path) for base, path in paths.items() if kinds[base] == "file"}
 
 
-def require_no_loss(fs: Fs, folder: str, cut: Cut) -> None:
-    """CorruptBatch if what is cut off is more than the tail that an interrupted write leaves; UsageError if it is no damage."""
+def loses_batches(fs: Fs, folder: str, cut: Cut) -> bool:
+    """Whether what is cut off is more than the tail that an interrupted write leaves."""
     if not cut.size:
-        return
-    if cut.new_start is not None:
-        said = f"{names.LOG_START_CHECKPOINT} has it begin at {cut.new_start}, behind its end"
-        raise UsageError(f"{folder}: {said}: a broker would delete all of it; correct that file first")
+        return False
     path = os.path.join(folder, names.segment_file_name(cut.base_offset))
 
     def read_into(position: int, buffer: memoryview) -> int:
@@ -139,7 +136,16 @@ def require_no_loss(fs: Fs, folder: str, cut: Cut) -> None:
         return len(content)
 
     bounds = ResyncBounds(minimum_offset=cut.base_offset - 1, batch_bytes=Limits().batch_bytes)
-    if cut.behind or find_next_entry(read_into, cut.position + 1, fs.size(path), bounds) is not None:
+    return bool(cut.behind) or find_next_entry(read_into, cut.position + 1, fs.size(path), bounds) is not None
+
+
+def require_no_loss(fs: Fs, folder: str, cut: Cut) -> None:
+    """CorruptBatch if batches are lost because of damage, UsageError if it is because of where the log is said to begin."""
+    if cut.new_start is not None:
+        said = f"{names.LOG_START_CHECKPOINT} has it begin at {cut.new_start}, behind its end"
+        raise UsageError(f"{folder}: {said}: a broker would delete all of it; correct that file first")
+    if loses_batches(fs, folder, cut):
+        path = os.path.join(folder, names.segment_file_name(cut.base_offset))
         detail = "a broker would cut the log there: `kafkalog salvage` keeps what follows, `kafkalog recover` cuts it off"
         raise CorruptBatch("crc", file=path, position=cut.position, detail=detail)
 

@@ -29,6 +29,7 @@ from .loading import (
     INTERRUPTED,
     LogOpening,
     find_cut,
+    loses_batches,
     opening_in_place,
     require_no_loss,
     settle_interrupted,
@@ -210,6 +211,7 @@ class _Maintenance:
             require_no_loss(fs, folder, cut)
         result.cut_bytes = cut.size
         result.details["cut_segments"] = cut.behind
+        result.details["loses_batches"] = self.operation.is_recovery and loses_batches(fs, folder, cut)
         return cut.behind
 
     # in place
