@@ -42,12 +42,12 @@ def own_lines(errors: str) -> str:
     return "".join(line for line in errors.splitlines(keepends=True) if not line.startswith(FIRST_READ))
 
 
-def run_child(*arguments: object, timeout: float = 120) -> Ended:
+def run_child(*arguments: object, timeout: float = 240) -> Ended:
     done = subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, timeout=timeout, check=False)
     return Ended(done.returncode, done.stdout, own_lines(done.stderr.decode()))
 
 
-def run_on_terminal(*arguments: object, columns: int = 100, timeout: float = 120, program: str = "") -> Ended:
+def run_on_terminal(*arguments: object, columns: int = 100, timeout: float = 240, program: str = "") -> Ended:
     """Standard output and error are a terminal; what both wrote comes as `out`, with plain line ends.
 
     With `program`, that Python text runs instead of the console script.

@@ -21,7 +21,7 @@ def test_the_worked_numbers_are_shown(run: Run) -> None:
 
 def test_json_lines_come_from_standard_input() -> None:
     lines = b'{"key":"key","value":"hello"}\n{"value":"hello"}\n'
-    done = subprocess.run([*COMMAND, "estimate", "-", "--json"], input=lines, capture_output=True, timeout=120, check=True)
+    done = subprocess.run([*COMMAND, "estimate", "-", "--json"], input=lines, capture_output=True, timeout=240, check=True)
     sizes = json.loads(done.stdout)["sizes"]
     assert {"format": "v1", "codec": "none", "batch_records": 2, "bytes": 81} in sizes
     assert {each["codec"] for each in sizes} == {"none", "gzip", "snappy", "lz4", "zstd"}

@@ -30,7 +30,7 @@ def make_logs(folder: Path) -> None:
 def run(arguments: str, folder: Path) -> str:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     command = [*COMMAND, *arguments.split()]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, timeout=120, check=False)
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, timeout=240, check=False)
     assert done.returncode in (0, 1), done.stderr
     return done.stdout.decode().replace(f"{folder.resolve()}/", "")
 

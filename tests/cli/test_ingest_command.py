@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -61,6 +63,7 @@ def test_damage_is_told_with_its_exit_code(run: Run, source: Path, tmp_path: Pat
         (["--option", "startingOffsets"], 2, "'startingOffsets' is no NAME=VALUE"),
         (["--option", "startingOfsets=1"], 2, "did you mean startingOffsets"),
         (["--topic", "nope"], 2, "no topic 'nope' here; there are: orders, payments"),
+        (["--topic", "orders", "--option", "Subscribe=payments"], 2, "say the same; give one of the two"),
         (["--keep-raw"], 2, "need --value json or --value avro"),
         (["--value", "avro"], 2, "Avro needs the schema"),
     ],
@@ -69,6 +72,20 @@ def test_a_mistake_gets_an_answer(run: Run, source: Path, tmp_path: Path, argume
     ended = run("ingest", source, tmp_path / "tables", "--master", "none", *arguments)
     assert ended.code == code
     assert message in ended.errors
+
+
+def test_what_the_bridge_to_java_says_of_an_interrupt_is_not_shown_but_what_we_say_is() -> None:
+    program = """
+import logging
+from kafkalog.cli.spark_log import spark_log
+with spark_log():
+    logging.error("pages about a closed socket")
+    logging.getLogger("kafkalog.spark").warning("left out")
+    raise KeyboardInterrupt
+"""
+    child = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert "left out" in child.stderr
+    assert "closed socket" not in child.stderr
 
 
 def test_places_that_cannot_be_used_are_named(run: Run, source: Path, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import os
 import resource
 import signal
 import subprocess
-import time
+import sys
 from pathlib import Path
 
 import pytest
@@ -90,10 +90,11 @@ def test_a_hostile_file_name_reaches_no_terminal_raw(run: Run, tmp_path: Path) -
 
 
 def _large(folder: Path) -> Path:
+    """A segment of more than two MiB."""
     folder.mkdir(parents=True)
     batch = made_batch(0, 2000)
     with (folder / segment_file_name(0)).open("wb") as log:
-        for number in range(4000):
+        for number in range(40):
             log.write((number * 2000).to_bytes(8, "big") + batch[8:])
     return folder
 
@@ -104,17 +105,29 @@ def _limited() -> None:
 
 
 def test_a_file_that_cannot_grow_leaves_nothing_behind(tmp_path: Path) -> None:
-    folder = tmp_path / "data" / "orders-0"
-    folder.mkdir(parents=True)
-    batch = made_batch(0, 2000)
-    log = b"".join((number * 2000).to_bytes(8, "big") + batch[8:] for number in range(40))
-    (folder / segment_file_name(0)).write_bytes(log)
+    folder = _large(tmp_path / "data" / "orders-0")
     command = [*COMMAND, "salvage", str(folder), "--out", str(tmp_path / "out")]
-    done = subprocess.run(command, capture_output=True, preexec_fn=_limited, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, preexec_fn=_limited, timeout=240, check=False)
     ended = Ended(done.returncode, done.stdout, own_lines(done.stderr.decode()))
     assert ended.code == 4
     assert "ulimit -f" in ended.errors
     assert os.listdir(tmp_path / "out") == []
+
+
+# The command, which waits when it has written the first part of a log: a signal comes in the middle on any machine.
+WAITING = """
+import os, sys, time
+from kafkalog.cli.main import main
+write = os.write
+def write_and_wait(descriptor, data):
+    written = write(descriptor, data[: len(data) // 2])
+    if os.readlink(f"/proc/self/fd/{descriptor}").endswith(".log"):
+        print("writing", flush=True)
+        time.sleep(600)
+    return written
+os.write = write_and_wait
+sys.exit(main(sys.argv[1:]))
+"""
 
 
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -122,12 +135,13 @@ def test_an_interrupted_salvage_publishes_nothing_and_can_be_repeated(tmp_path: 
     folder = _large(tmp_path / "data" / "orders-0")
     before = tree(folder)
     out = tmp_path / "out"
-    with subprocess.Popen([*COMMAND, "salvage", str(folder), "--out", str(out)], stderr=subprocess.PIPE) as child:
-        deadline = time.monotonic() + 60
-        while not list(out.glob(".orders-0.inprogress/*.log")) and time.monotonic() < deadline:
-            time.sleep(0.002)
+    command = [sys.executable, "-c", WAITING, "salvage", str(folder), "--out", str(out)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"writing\n"
+        assert list(out.glob(".orders-0.inprogress/*.log"))
         child.send_signal(sent)
-        child.communicate(timeout=60)
+        child.communicate(timeout=240)
     assert child.returncode == code
     assert os.listdir(out) == []
     assert tree(folder) == before

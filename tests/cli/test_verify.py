@@ -7,7 +7,6 @@ import re
 import shutil
 import signal
 import subprocess
-import time
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from kafkalog.cli import verify as command
 from kafkalog.cli.writers import FORMATS
 from kafkalog.errors import SEVERITIES
 from kafkalog.tables.schemas import FINDINGS
-from tests.cli.runner import COMMAND, Run, run_child, run_on_terminal
+from tests.cli.runner import COMMAND, Run, run_on_terminal
 from tests.unit.small_logs import made_batch, write_segment
 
 
@@ -115,18 +114,33 @@ def test_untrusted_names_do_not_reach_a_terminal_raw(healthy: Path) -> None:
     assert "\\x1b[31mred" in ended.out.decode()
 
 
+# The command, which says when it reads and takes its time over it: Ctrl-C comes in the middle on any machine.
+SLOWLY = """
+import os, sys, time
+from kafkalog.cli.main import main
+preadv = os.preadv
+def read_slowly(*arguments):
+    print("reading", flush=True)
+    time.sleep(0.5)
+    return preadv(*arguments)
+os.preadv = read_slowly
+sys.exit(main(sys.argv[1:]))
+"""
+
+
 def test_ctrl_c_ends_it_with_130_and_no_traceback(healthy: Path) -> None:
-    run_child("verify", healthy)  # the kernels are compiled
     log = healthy / "orders-0" / "00000000000000000000.log"
     batches = b"".join(made_batch(offset, 10) for offset in range(0, 2000, 10))
     with log.open("wb") as file:
         for _ in range(1500):
             file.write(batches)
-    child = subprocess.Popen([*COMMAND, "verify", str(healthy)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    time.sleep(1.2)
-    child.send_signal(signal.SIGINT)
-    _, errors = child.communicate(timeout=60)
-    assert child.returncode in (130, 1)  # 1: it was done before the signal came
+    command = [COMMAND[0], "-c", SLOWLY, "verify", str(healthy)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"reading\n"
+        child.send_signal(signal.SIGINT)
+        _, errors = child.communicate(timeout=120)
+    assert child.returncode == 130
     assert b"Traceback" not in errors
 
 

@@ -77,7 +77,7 @@ def test_what_cat_writes_append_reads(run: Run, source: Path, tmp_path: Path) ->
 
 def test_append_reads_standard_input(tmp_path: Path) -> None:
     command = [*COMMAND, "append", "-", "--to", str(tmp_path / "orders-0"), "--magic", "1", "--codec", "gzip"]
-    done = subprocess.run(command, input=b'{"key": "a", "value": "b"}\n17\n', capture_output=True, timeout=120, check=True)
+    done = subprocess.run(command, input=b'{"key": "a", "value": "b"}\n17\n', capture_output=True, timeout=240, check=True)
     assert b"orders: written, 2 records" in done.stdout
     assert read_rows(tmp_path, columns=["key", "value", "magic"]) == [
         {"key": b"a", "value": b"b", "magic": 1},
@@ -261,7 +261,7 @@ def test_what_another_process_writes_to_is_left_to_it(run: Run, orders: Path, lo
 def test_the_same_append_twice_at_once_appends_once(run: Run, orders: Path, source: Path) -> None:
     command = [*COMMAND, "append", str(source), "--to", str(orders)]
     both = [subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) for _ in range(2)]
-    errors = [child.communicate(timeout=120)[1] for child in both]
+    errors = [child.communicate(timeout=240)[1] for child in both]
     codes = sorted(child.returncode for child in both)
     assert codes in ([0, 0], [0, 4]), errors
     assert json.loads(run("append", source, "--to", orders, "--json").text)["state"] == "already there"

@@ -7,6 +7,7 @@ on real files, in a process that the kernel kills like any other.
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import os
 import signal
@@ -16,6 +17,11 @@ from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import NamedTuple, Self
+
+# Where only the parent of a process may trace it (Yama's ptrace_scope 1), the process can allow it to others.
+PR_SET_PTRACER = 0x59616D61
+PR_SET_PTRACER_ANY = ctypes.c_ulong(-1)
+_PRCTL = ctypes.CDLL(None).prctl
 
 
 class Ended(NamedTuple):
@@ -73,10 +79,14 @@ def _send_output_to(descriptor: int) -> None:
 
 def _forked(arguments: Sequence[str], trace: Sequence[str], errors: int) -> int:
     wait, begin = os.pipe()
+    is_ready, ready = os.pipe()
     child = os.fork()
     if not child:
-        _be_a_command(arguments, errors, wait)
+        _be_a_command(arguments, errors, wait, ready)
     os.close(wait)
+    os.close(ready)
+    os.read(is_ready, 1)
+    os.close(is_ready)
     tracer = _attach(child, trace) if trace else None
     os.write(begin, b"!")
     os.close(begin)
@@ -86,13 +96,15 @@ def _forked(arguments: Sequence[str], trace: Sequence[str], errors: int) -> int:
     return os.waitstatus_to_exitcode(status)
 
 
-def _be_a_command(arguments: Sequence[str], errors: int, wait: int) -> None:
+def _be_a_command(arguments: Sequence[str], errors: int, wait: int, ready: int) -> None:
     """The child: wait for the word, run the command, and end without a way back into the process that forked."""
     from kafkalog.cli.main import main
 
     code = 255
     try:
         os.dup2(errors, 2)
+        _PRCTL(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0)
+        os.write(ready, b"!")
         os.read(wait, 1)
         os.getppid()  # in a trace: what follows is the command's
         code = main(arguments)

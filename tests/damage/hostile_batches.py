@@ -33,8 +33,10 @@ STRICTER = {
     "offset-range": "a last offset below the first",
     "offset-order": "a record below the segment's first offset, or inside a set out of order",
 }
-CPU_SECONDS_PER_READ = 0.005
-RSS_GROWTH = 8 << 20  # of 180 reads together; a count that was believed would take gigabytes
+# A read takes a millisecond; a count that was believed, seconds and gigabytes. Between the two is room for a busy machine, the
+# garbage collector and the allocator.
+CPU_SECONDS_PER_READ = 1.0
+RSS_GROWTH = 64 << 20  # of 180 reads together
 
 
 def repair_crc(entry: bytes | bytearray) -> bytes:
@@ -201,7 +203,7 @@ def check_counts(rounds: int) -> Tally:
                     start = time.process_time()
                     read(at_offset_zero(data))
                     seconds = time.process_time() - start
-                    tally.expect(seconds < CPU_SECONDS_PER_READ * 4, f"{case}: {seconds * 1000:.1f} ms", "hangs")
+                    tally.expect(seconds < CPU_SECONDS_PER_READ, f"{case}: {seconds * 1000:.1f} ms", "hangs")
                     judge_against_reference(data, case, tally)
         grown = resident_bytes() - before
     tally.expect(grown < RSS_GROWTH, f"counts: memory grew by {grown} bytes", "lost")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 
 MAX_DETAILS = 12
-SECONDS_PER_CASE = 30.0  # a read takes a millisecond, but a kernel may have to be compiled on the way
+SECONDS_PER_CASE = 120.0  # a read takes a millisecond, but kernels may have to be compiled on the way, on a slow machine
 
 
 class Hang(BaseException):

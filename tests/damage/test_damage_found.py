@@ -246,7 +246,7 @@ def test_the_command_line_reads_the_other_segments_and_exits_with_4(tmp_path: Pa
     log.unlink()
     os.mkfifo(log)
     command = [sys.executable, "-m", "kafkalog", "table", "records", str(folder), "--on-damage", "skip", "--format", "json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 4, done.stderr
     assert len(done.stdout.splitlines()) == len(segment.next_records)
     assert log.name in done.stderr

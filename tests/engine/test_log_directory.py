@@ -227,7 +227,7 @@ def transactional_batch(sequence: int) -> bytes:
 
 
 def _run(script: str, *arguments: str) -> None:
-    subprocess.run([sys.executable, "-c", script, *arguments], check=True, timeout=60, cwd=Path(__file__).parents[2])
+    subprocess.run([sys.executable, "-c", script, *arguments], check=True, timeout=240, cwd=Path(__file__).parents[2])
 
 
 def test_a_log_may_have_more_segments_than_the_process_may_have_files(tmp_path: Path) -> None:

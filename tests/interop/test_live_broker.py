@@ -21,6 +21,7 @@ from tests.interop.live.broker import ROOT, Broker, resolve_jars, running_broker
 from tests.spark import conftest as spark_tests
 
 Row = tuple[int, bytes]
+SECONDS = 180  # for what comes within seconds, on a slow machine too
 
 pytestmark = pytest.mark.slow
 spark = spark_tests.spark
@@ -47,13 +48,13 @@ def _writing(broker: Broker, command: str, topic: str) -> Iterator[subprocess.Po
     """A client that writes while the block runs, with its first segment there; it must have done well at the end."""
     with _client(command, broker.bootstrap, topic) as writer:
         try:
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + SECONDS
             while not list((broker.log_directory / f"{topic}-0").glob("*.log")):
                 assert writer.poll() in (None, 0), "the writer failed"
                 assert time.monotonic() < deadline, f"{topic}-0 never came"
                 time.sleep(0.01)
             yield writer
-            assert writer.wait(60) == 0
+            assert writer.wait(SECONDS) == 0
         finally:
             writer.kill()
 
@@ -79,7 +80,7 @@ class Follower(threading.Thread):
 
     def finish(self) -> list[Row]:
         self.done.set()
-        self.join(60)
+        self.join(SECONDS)
         assert not self.is_alive()
         if self.error is not None:
             raise self.error
@@ -120,7 +121,7 @@ def test_an_active_segment_is_read_and_followed_while_a_producer_writes_to_it(br
 def _consumed(broker: Broker, topic: str, isolation: str) -> list[Row]:
     """What a real consumer gets, from the beginning to where it has to wait."""
     with _client("consume", broker.bootstrap, topic, isolation) as consumer:
-        output, _ = consumer.communicate(timeout=60)
+        output, _ = consumer.communicate(timeout=SECONDS)
     assert consumer.returncode == 0
     return [(offset, value.encode()) for offset, value in json.loads(output)]
 
@@ -169,7 +170,7 @@ def test_spark_streams_active_segments_while_producers_write_to_them(broker: Bro
         "streamed": [(number, clients.value_of(number)) for number in range(clients.RECORDS)],
         "ledger": _consumed(broker, "ledger", "read_committed"),
     }
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + SECONDS
     while query.isActive and sum(map(len, found.values())) < sum(map(len, expected.values())) and time.monotonic() < deadline:
         time.sleep(0.1)
     query.stop()

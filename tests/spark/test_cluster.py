@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,16 +17,12 @@ import pytest
 
 from kafkalog.demo import make_large_segment
 from tests.conftest import require
+from tests.ports import reserve_port
 from tests.spark.ingest_kills import session_members
 from tests.spark.ingested import check_manifest, commits, read_arrow, take
 
 TASK_BYTES = 4 << 20
 SECONDS = 120
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
 
 
 @dataclass
@@ -36,7 +31,7 @@ class Cluster:
 
     folder: Path
     environment: dict[str, str]
-    port: int = field(default_factory=free_port)
+    port: int = field(default_factory=reserve_port)
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     @property

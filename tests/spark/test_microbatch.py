@@ -121,6 +121,13 @@ def test_a_start_that_the_log_does_not_have_is_refused(logs: Path, options: dict
         Stream(logs, **options)
 
 
+def test_a_stream_of_a_partition_given_as_several_files_is_refused(logs: Path) -> None:
+    paths = json.dumps([str(path) for path in sorted((logs / "orders-0").glob("*.log"))])
+    stream = MicroBatches(for_stream(parse_options({"paths": paths})))
+    with pytest.raises(SparkSourceError, match=r"^KAFKALOG_BAD_OPTION: option paths: orders-0 is at .* give its folder instead$"):
+        stream.initial_offsets()
+
+
 def test_the_first_micro_batch_from_latest_is_empty_so_that_a_repeated_one_loses_nothing(logs: Path) -> None:
     stream = Stream(logs, startingOffsets="latest")
     append(active(logs), made_batch(100))

@@ -29,7 +29,16 @@ from kafkalog.spark.splits import Part, Split, as_segment, even_bytes
 from kafkalog.storage import open_store
 from kafkalog.tables.records import record_batches
 from kafkalog.tables.schemas import find_table
-from tests.unit.small_logs import FIRST_TIME, made_batch, marker, read_offsets, transactional_batch, write_segment
+from tests.unit.small_logs import (
+    FIRST_TIME,
+    LEFT_BY_COMPACTION,
+    made_batch,
+    marker,
+    read_offsets,
+    transactional_batch,
+    write_half_swapped,
+    write_segment,
+)
 
 
 def plan(path: Path | str, **options: Any) -> list[Split]:
@@ -243,6 +252,18 @@ def test_the_same_partition_under_two_paths_is_refused(tmp_path: Path) -> None:
     paths = [str(two_topics(tmp_path / name)) for name in ("a", "b")]
     with pytest.raises(SparkSourceError, match=r"^KAFKALOG_BAD_OPTION: option paths: orders-0 is at"):
         plan_splits(parse_options({"paths": json.dumps(paths)}))
+
+
+@pytest.mark.parametrize("beside", ["", f"{20:020}.log"])
+def test_a_segment_file_beside_its_folder_or_itself_is_refused(tmp_path: Path, beside: str) -> None:
+    folder = two_topics(tmp_path) / "orders-0"
+    paths = [str(folder / beside), str(folder / f"{20:020}.log")]
+    with pytest.raises(SparkSourceError, match=r"option paths: orders-0 is at .* its rows would come twice$"):
+        plan_splits(parse_options({"paths": json.dumps(paths)}))
+
+
+def test_splits_hold_what_waits_in_a_swap_file_because_its_place_is_free(tmp_path: Path) -> None:
+    assert read_splits(plan(write_half_swapped(tmp_path / "orders-0"))) == LEFT_BY_COMPACTION
 
 
 ONE = {"assign": '{"orders":[0]}'}

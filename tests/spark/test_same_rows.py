@@ -18,7 +18,7 @@ from tests.spark import topics
 from tests.spark.kafka_source import Sources, add_connector, resolve_connector, sorted_rows
 from tests.spark.topics import FIRST_TIME
 
-WAIT_SECONDS = 30
+WAIT_SECONDS = 120
 STREAM_SECONDS = 120
 
 pytestmark = pytest.mark.slow
@@ -33,7 +33,7 @@ def sources(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[So
     add_connector(spark)
     with running_broker(tmp_path_factory.mktemp("same-rows"), topics.BROKER_SETTINGS) as broker:
         found = Sources(spark, broker)
-        subprocess.run([sys.executable, "-m", "tests.spark.topics", broker.bootstrap], cwd=ROOT, check=True, timeout=120)
+        subprocess.run([sys.executable, "-m", "tests.spark.topics", broker.bootstrap], cwd=ROOT, check=True, timeout=WAIT_SECONDS)
         _wait_for_the_broker(found)
         yield found
 

@@ -101,6 +101,7 @@ def test_a_schema_is_a_projection_in_any_order_with_other_types(tmp_path: Path, 
         ("ofset long", "KAFKALOG_BAD_SCHEMA: table records has no column 'ofset'; there are key, value"),
         ("offset int", "KAFKALOG_BAD_SCHEMA: column offset cannot be int; allowed is bigint"),
         ("value int", "KAFKALOG_BAD_SCHEMA: column value cannot be int; allowed is binary or string"),
+        ("offset long, value string, offset long", "KAFKALOG_BAD_SCHEMA: the schema has the column offset twice"),
     ],
 )
 def test_a_schema_that_the_table_cannot_give_is_refused(logs: Path, load: Load, schema: str, message: str) -> None:
@@ -184,6 +185,20 @@ def test_a_temporary_view_is_queried_with_sql(logs: Path, spark: Any) -> None:
     query = "SELECT partition, count(*) AS n, max(offset) AS last FROM logs GROUP BY partition ORDER BY partition"
     assert [tuple(row) for row in spark.sql(query).collect()] == [(0, 110, 109), (1, 10, 9)]
     assert spark.sql("SELECT CAST(value AS STRING) FROM logs WHERE partition = 1 AND offset = 3").first()[0] == "value-3"
+
+
+@pytest.mark.parametrize("columns", ["", "(offset bigint)"])
+def test_a_table_that_would_lose_its_options_is_refused_with_what_works_instead(logs: Path, spark: Any, columns: str) -> None:
+    def select() -> None:
+        spark.sql(f"CREATE TABLE lost {columns} USING kafkalog OPTIONS (path '{logs}')")
+        spark.sql("SELECT * FROM lost").collect()
+
+    try:
+        text = raised(select)
+    finally:
+        spark.sql("DROP TABLE IF EXISTS lost")
+    assert "KAFKALOG_BAD_OPTION" in text
+    assert "make a TEMPORARY VIEW" in text
 
 
 # -- damage ------------------------------------------------------------------------------------------------------------------

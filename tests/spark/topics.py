@@ -15,6 +15,7 @@ from typing import Any
 CODECS = (None, "gzip", "snappy", "lz4", "zstd")
 FIRST_TIME = 1_700_000_000_000
 OPEN_TRANSACTION_MS = 900_000  # the most that a broker allows; after it the broker would abort
+SEND_SECONDS = 60
 APPENDED_ROUNDS = 4
 APPENDED_PAUSE_SECONDS = 0.02
 ROLL_MS = 100
@@ -124,7 +125,7 @@ def write_transactions(bootstrap: str, plain: Any) -> None:
             producer.send("payments", value=b"%d %d" % (turn, number), partition=0 if turn == 8 else number % 2)
         producer.flush()
         for partition in (0, 1):
-            plain.send("payments", value=b"plain %d" % turn, partition=partition).get(10)
+            plain.send("payments", value=b"plain %d" % turn, partition=partition).get(SEND_SECONDS)
         if turn == 8:
             return
         if turn % 3 == 1:

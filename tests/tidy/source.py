@@ -88,7 +88,9 @@ def tracked_texts() -> tuple[tuple[str, str], ...]:
 
 def tracked_names() -> list[str]:
     if (ROOT / ".git").exists():
-        command = ["git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+        # A checkout that belongs to another user is listed too.
+        git = ["git", "-c", "safe.directory=*", "-C", str(ROOT)]
+        command = [*git, "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
         listing = subprocess.run(command, capture_output=True, timeout=60, check=True).stdout
         return sorted(name for name in listing.decode().split("\0") if name)
     files = [path.relative_to(ROOT) for path in ROOT.rglob("*") if path.is_file()]

@@ -66,3 +66,18 @@ def read_rows(logs: Logs | str | Path, table: str = "records", columns: list[str
 
 def read_offsets(logs: Logs | str | Path, **choices: Any) -> list[int]:
     return read_rows(logs, "records", ["offset"], **choices)
+
+
+# The offsets of what `write_half_swapped` leaves.
+LEFT_BY_COMPACTION = [*range(10, 20), *range(30, 60)]
+
+
+def write_half_swapped(folder: Path) -> Path:
+    """A broker died when it had put the first two of three segments together: one of them is on its way out, one is not yet."""
+    for base in (0, 20, 40):
+        write_segment(folder, base, made_batch(base, leader_epoch=base), made_batch(base + 10, leader_epoch=base))
+    produced = made_batch(30, leader_epoch=20, producer_id=7, producer_epoch=0, base_sequence=0)
+    (folder / f"{0:020d}.log.swap").write_bytes(made_batch(10, leader_epoch=0) + produced)
+    (folder / f"{0:020d}.log").rename(folder / f"{0:020d}.log.deleted")
+    (folder / "leader-epoch-checkpoint").write_text("0\n3\n0 0\n20 20\n40 40\n")
+    return folder

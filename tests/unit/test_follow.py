@@ -162,9 +162,14 @@ def test_choices_that_read_refuses_are_refused(tmp_path: Path) -> None:
             logs.follow(**choices)
 
 
-def _write_torn(path: Path, batches: list[bytes], pieces: random.Random, done: threading.Event) -> None:
+def _write_torn(
+    path: Path, batches: list[bytes], pieces: random.Random, done: threading.Event, seen: threading.Event | None = None
+) -> None:
+    """Write the batches in pieces and set `done`; in the middle of them wait until `seen` is set."""
     with path.open("ab", buffering=0) as stream:
-        for data in batches:
+        for number, data in enumerate(batches):
+            if seen is not None and number == len(batches) // 2:
+                seen.wait()
             while data:
                 cut = pieces.randint(1, 120)
                 stream.write(data[:cut])
@@ -178,19 +183,20 @@ def test_reads_beside_a_writer_of_small_pieces_never_fail_and_never_see_less(tmp
     path = write_segment(tmp_path / "live" / "orders-0", 0)
     batches = [made_batch(first, 10, codec=first // 10 % 5) for first in range(0, 4000, 10)]
     write_segment(tmp_path / "before" / "orders-0", 0, *batches[:5])
-    assert len(read_offsets(tmp_path / "before", threads=1)) == 50  # compiles, before the clock runs
-    done = threading.Event()
-    writer = threading.Thread(target=_write_torn, args=(path, batches, random.Random(1), done))
+    assert len(read_offsets(tmp_path / "before", threads=1)) == 50  # compiles, before the writer begins
+    done, seen = threading.Event(), threading.Event()
+    writer = threading.Thread(target=_write_torn, args=(path, batches, random.Random(1), done, seen), daemon=True)
     writer.start()
-    seen = reads = 0
+    count = 0
     while not done.is_set():
         found = read_offsets(tmp_path / "live", threads=1)
         assert found == list(range(len(found)))
-        assert len(found) >= seen
-        seen, reads = len(found), reads + 1
+        assert len(found) >= count
+        count = len(found)
+        if count:
+            seen.set()
     writer.join()
     assert read_offsets(tmp_path / "live") == list(range(4000))
-    assert reads > 1
 
 
 def test_following_a_writer_of_small_pieces_gives_each_record_once(tmp_path: Path) -> None:

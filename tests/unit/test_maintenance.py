@@ -11,11 +11,20 @@ import pytest
 import kafkalog
 from kafkalog.errors import InvalidState
 from kafkalog.format.snapshot import decode_snapshot
+from kafkalog.tasks.cat.tail import tail_offset
 from kafkalog.tasks.compact import compact
 from kafkalog.tasks.maintenance import Place
 from kafkalog.tasks.reindex import ReindexOptions, reindex
 from kafkalog.tasks.salvage import salvage
-from tests.unit.small_logs import FIRST_TIME, made_batch, read_offsets, read_rows, write_segment
+from tests.unit.small_logs import (
+    FIRST_TIME,
+    LEFT_BY_COMPACTION,
+    made_batch,
+    read_offsets,
+    read_rows,
+    write_half_swapped,
+    write_segment,
+)
 from tests.unit.test_salvage import tree
 
 DAY_MS = 86_400_000
@@ -136,18 +145,15 @@ def test_a_v0_log_that_cannot_be_compacted_is_named(tmp_path: Path) -> None:
 
 @pytest.fixture
 def half_swapped(tmp_path: Path) -> Path:
-    """A broker died when it had put the first two of three segments together: one of them is on its way out, one is not yet."""
-    folder = tmp_path / "data" / "orders-0"
-    for base in (0, 20, 40):
-        write_segment(folder, base, made_batch(base, leader_epoch=base), made_batch(base + 10, leader_epoch=base))
-    produced = made_batch(30, leader_epoch=20, producer_id=7, producer_epoch=0, base_sequence=0)
-    (folder / f"{0:020d}.log.swap").write_bytes(made_batch(10, leader_epoch=0) + produced)
-    (folder / f"{0:020d}.log").rename(folder / f"{0:020d}.log.deleted")
-    (folder / "leader-epoch-checkpoint").write_text("0\n3\n0 0\n20 20\n40 40\n")
-    return folder
+    return write_half_swapped(tmp_path / "data" / "orders-0")
 
 
-LEFT_BY_COMPACTION = [*range(10, 20), *range(30, 60)]
+def test_a_read_gives_what_waits_in_a_swap_file_because_its_place_is_free(half_swapped: Path) -> None:
+    assert read_offsets(half_swapped) == LEFT_BY_COMPACTION
+    assert read_rows(half_swapped, "batches", ["base_offset"]) == [10, 30, 40, 50]
+    (partition,) = kafkalog.open(half_swapped).partitions
+    assert tail_offset("", partition, 35, {}) == 15
+    assert sorted(read_rows(half_swapped, "segments", ["state"])) == ["active", "closed", "deleted", "swap"]
 
 
 def test_salvage_keeps_what_waits_in_a_swap_file_because_its_place_is_free(half_swapped: Path, tmp_path: Path) -> None:

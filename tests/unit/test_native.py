@@ -88,7 +88,7 @@ def test_records_are_the_same_without_the_native_functions(tmp_path: Path) -> No
     )
     environment = {**os.environ, "KAFKALOG_NO_NATIVE": "1"}
     command = [sys.executable, "-c", program, str(tmp_path)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=240)
     assert done.stdout.strip() == str(kafkalog.open(str(tmp_path)).read("records").read_all().to_pylist())
 
 

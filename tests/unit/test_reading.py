@@ -419,10 +419,12 @@ def test_any_number_of_threads_gives_the_same_records_in_the_same_order(tmp_path
 def test_a_read_that_is_given_up_leaves_no_thread_behind(orders: Path) -> None:
     import threading
 
+    before = threading.enumerate()  # other tests of this process may have some
     reader = kafkalog.open(orders).read("records", threads=4)
     assert reader.read_next_batch().num_rows > 0
+    assert set(threading.enumerate()) - set(before)
     del reader
-    assert [thread for thread in threading.enumerate() if thread.name.startswith("kafkalog")] == []
+    assert [thread for thread in threading.enumerate() if thread not in before] == []
 
 
 # -- arguments that cannot be honoured ---------------------------------------------------------------------------------------

@@ -66,5 +66,5 @@ def test_a_block_decompresses_to_its_source_and_fits_the_room(parts: list[bytes]
 @pytest.mark.parametrize("switch", ["NUMBA_DISABLE_JIT", "NUMBA_BOUNDSCHECK"])
 def test_the_same_tests_pass_without_the_jit_and_with_bounds_checks(switch: str) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", __file__]
-    child = subprocess.run(command, env=os.environ | {switch: "1", IN_CHILD: "1"}, capture_output=True, text=True, timeout=120)
+    child = subprocess.run(command, env=os.environ | {switch: "1", IN_CHILD: "1"}, capture_output=True, text=True, timeout=240)
     assert child.returncode == 0, child.stdout + child.stderr

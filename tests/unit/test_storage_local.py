@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -156,20 +155,19 @@ def test_a_replaced_file_has_another_fingerprint(folder: Path) -> None:
             assert again.fingerprint != source.fingerprint
 
 
-def test_holes_of_a_gibibyte_are_skipped_quickly(tmp_path: Path) -> None:
+def test_holes_of_a_gibibyte_are_skipped_without_reading_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "00000000000000000000.log"
     with open(path, "wb") as writer:
         writer.write(b"head")
         writer.seek(512 << 20)
         writer.write(b"middle")
         writer.truncate(1 << 30)
-    if path.stat().st_blocks * 512 > 64 << 20:
-        pytest.skip("this file system stores no holes")
+        if path.stat().st_blocks * 512 > 64 << 20 or os.lseek(writer.fileno(), 256 << 20, os.SEEK_DATA) == 256 << 20:
+            pytest.skip("this file system has no holes, or does not tell where they are")
     store, name = open_store(path)
+    monkeypatch.delattr(os, "preadv")
     with store.open(name) as source:
-        started = time.process_time()
         ranges = list(source.data_ranges(0, source.size))
-        assert time.process_time() - started < 0.05
         assert sum(stop - start for start, stop in ranges) < 1 << 20
         assert all(any(start <= wanted < stop for start, stop in ranges) for wanted in (0, 512 << 20))
         assert list(source.data_ranges(600 << 20, source.size)) == []

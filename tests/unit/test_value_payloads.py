@@ -103,6 +103,13 @@ def test_a_schema_is_inferred_from_what_decodes() -> None:
     assert decoded(make_decoder(spec), b'{"a":2,"t":"now"}')[1] == []
 
 
+def test_of_values_that_contradict_each_other_the_first_ones_give_the_schema() -> None:
+    sample = [b'{"n":null}', b'{"n":1,"t":"2026-01-31T00:00:00Z"}', b'{"n":1.5,"t":"now"}', b"{", b'{"n":"one"}']
+    spec = infer_schema(PayloadSpec("json"), pa.array(sample, pa.binary()))
+    assert spec.schema == "n double, t string"
+    assert decoded(make_decoder(spec), *sample)[1] == [3, 4]
+
+
 def test_a_sample_without_objects_has_no_schema() -> None:
     for sample in (binary(), binary(None, b"broken"), binary(b"1", b"2")):
         with pytest.raises(UsageError, match="no schema can be inferred"):
@@ -206,10 +213,19 @@ def test_a_time_beyond_arrow_leaves_out_that_value_only() -> None:
     assert (rows, failed) == ([{"n": 1}, None, {"n": 2}], [1])
 
 
+def test_an_avro_uuid_is_text() -> None:
+    require("fastavro")
+    schema = json.dumps({"type": "string", "logicalType": "uuid"})
+    text = "0d8f2d0a-9f0e-4c7e-8a3b-6d1f4b1d2c3e"
+    assert decoded(make_decoder(PayloadSpec("avro", schema)), b"\x48" + text.encode()) == ([text], [])
+
+
 @pytest.mark.parametrize(
     ("schema", "message"),
     [
         ("{", "not an Avro schema"),
+        ('{"type":"bytes","logicalType":"decimal","precision":50,"scale":2}', "decimal(50,2) is not within"),
+        ('{"type":"bytes","logicalType":"decimal"}', "decimal(0,0) is not within"),
         ('{"type":"recordd","name":"a"}', "not an Avro schema"),
         ('["int","string"]', "a union of 2 types has no single column"),
         (

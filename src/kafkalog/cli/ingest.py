@@ -184,7 +184,7 @@ def ingest(sources: tuple[str, ...], target: str, **options: Any) -> int:
 def _source_options(options: dict[str, str], topics: tuple[str, ...]) -> dict[str, str]:
     if not topics:
         return options
-    if "subscribe" in options:
+    if any(name.lower() == "subscribe" for name in options):
         raise UsageError("--topic and --option subscribe=... say the same; give one of the two")
     return {**options, "subscribe": ",".join(topics)}
 

@@ -11,7 +11,6 @@ from kafkalog.errors import Limits
 from kafkalog.format import names
 
 from .folders import segments_of
-from .headers import end_offset
 from .partition import Partition, StoredFile
 
 SWAP, CLEANED = "swap", "cleaned"
@@ -28,6 +27,8 @@ def with_finished_segments(partition: Partition, limits: Limits) -> Partition:
     finished = segments_of(waiting)
     if not finished or {segment.base_offset for segment in finished} & {segment.base_offset for segment in partition.segments}:
         return partition
+    from .headers import end_offset  # loads Numba
+
     start = finished[0].base_offset
     stop = end_offset(replace(partition, segments=finished, log_start_offset=None), limits)
     others = [stored for stored in partition.files if stored not in partition.leftovers]

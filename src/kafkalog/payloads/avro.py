@@ -88,9 +88,18 @@ def _prepared(schema: str) -> tuple[Any, Callable[[io.BytesIO, Any], Any]]:
     except ImportError:
         raise UsageError("Avro values need fastavro: pip install 'kafkalog[avro]'") from None
     try:
-        return fastavro.parse_schema(json.loads(schema)), fastavro.schemaless_reader
+        return fastavro.parse_schema(_without_uuids(json.loads(schema))), fastavro.schemaless_reader
     except (ValueError, KeyError, TypeError, fastavro.schema.SchemaParseException) as error:
         raise UsageError(f"not an Avro schema: {type(error).__name__}: {error}") from None
+
+
+def _without_uuids(schema: Any) -> Any:
+    """The schema with uuids as the text that they are: fastavro would make objects of them that Arrow has no type for."""
+    if isinstance(schema, list):
+        return [_without_uuids(each) for each in schema]
+    if isinstance(schema, dict):
+        return {name: _without_uuids(each) for name, each in schema.items() if (name, each) != ("logicalType", "uuid")}
+    return schema
 
 
 def spell_schema(schema: str) -> str:
@@ -122,7 +131,7 @@ def arrow_type(schema: Any, named: dict[str, pa.DataType]) -> pa.DataType:
 def _complex(schema: dict[str, Any], kind: str, named: dict[str, pa.DataType]) -> pa.DataType:
     logical = schema.get("logicalType", "")
     if logical == "decimal":
-        return pa.decimal128(schema["precision"], schema.get("scale", 0))
+        return _decimal(schema.get("precision", 0), schema.get("scale", 0))
     if (kind, logical) in LOGICAL:
         return LOGICAL[kind, logical]
     if kind in ("record", "error"):
@@ -134,6 +143,12 @@ def _complex(schema: dict[str, Any], kind: str, named: dict[str, pa.DataType]) -
     if kind == "enum":
         return pa.string()
     return pa.binary() if kind == "fixed" else arrow_type(kind, named)
+
+
+def _decimal(precision: int, scale: int) -> pa.DataType:
+    if not 1 <= precision <= 38 or not 0 <= scale <= precision:
+        raise UsageError(f"the Avro decimal({precision},{scale}) is not within decimal(1,0) and decimal(38,38)")
+    return pa.decimal128(precision, scale)
 
 
 def _union(branches: list[Any], named: dict[str, pa.DataType]) -> pa.DataType:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -85,12 +87,18 @@ def _readable(kind: pa.DataType) -> pa.DataType:
 
 
 def infer_type(sample: pa.Array) -> pa.StructType:
-    """The fields of a sample of JSON objects; UsageError where there are none. What looks like a time stays a string."""
+    """The fields of a sample of JSON objects; UsageError where there are none. What looks like a time stays a string.
+
+    Of values that contradict each other, such as a number and a text in the same field, the first ones count.
+    """
     options = arrow_json.ParseOptions(newlines_in_values=True)
     found = _inferred(sample.drop_null(), options)
     if not found:
         raise UsageError("no schema can be inferred: no value of the sample is a JSON object with fields; give a schema")
-    merged = pa.unify_schemas([pa.schema([(FIELD, kind)]) for kind in found], promote_options="permissive")
+    merged = pa.schema([(FIELD, found[0])])
+    for kind in found[1:]:
+        with suppress(pa.ArrowTypeError, pa.ArrowInvalid):
+            merged = pa.unify_schemas([merged, pa.schema([(FIELD, kind)])], promote_options="permissive")
     return _plain(merged.field(FIELD).type)
 
 
@@ -103,20 +111,26 @@ def _inferred(values: pa.Array, options: arrow_json.ParseOptions) -> list[pa.Str
             return []
         middle = len(values) // 2
         return _inferred(values.slice(0, middle), options) + _inferred(values.slice(middle), options)
-    return [found.type] if pa.types.is_struct(found.type) and found.type.num_fields else []
+    return [_without_times(found.type)] if pa.types.is_struct(found.type) and found.type.num_fields else []
+
+
+def _without_times(kind: pa.DataType) -> pa.DataType:
+    """The inferred type without guesses: what looks like a date is text."""
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, _without_times(field.type)) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(_without_times(kind.value_type))
+    return pa.string() if pa.types.is_temporal(kind) else kind
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    """The inferred type without guesses: a date is text, and so is what was always null.
-
-    Objects that were always empty are left out: Parquet cannot store them.
-    """
+    """What was always null is text. Objects that were always empty are left out: Parquet cannot store them."""
     if pa.types.is_struct(kind):
         fields = [(field.name, _plain(field.type)) for field in kind]
         return pa.struct([(name, inner) for name, inner in fields if not _is_empty(inner)])
     if pa.types.is_list(kind):
         return pa.list_(_plain(kind.value_type))
-    return pa.string() if pa.types.is_temporal(kind) or pa.types.is_null(kind) else kind
+    return pa.string() if pa.types.is_null(kind) else kind
 
 
 def _is_empty(kind: pa.DataType) -> bool:

@@ -42,12 +42,15 @@ def ingest(
     an Avro schema; `registry_prefix` is for values with the five bytes of a schema registry in front.
     `on_progress(done, total)` is told about tasks; `dry_run` only plans.
     """
+    from kafkalog.errors import UsageError
     from kafkalog.payloads.values import PayloadSpec, normalised
 
     from .ingestion.executors import make_executor
     from .ingestion.options import IngestOptions
     from .ingestion.run import nothing, run_ingest
 
+    if value is None and (schema is not None or registry_prefix or choices.get("keep_raw")):
+        raise UsageError("a schema, the prefix of a registry and raw values need value='json' or value='avro'")
     payload = None if value is None else normalised(PayloadSpec(value, schema, registry_prefix=registry_prefix))
     paths = [source] if isinstance(source, str | os.PathLike) else source
     sources = tuple(os.fsdecode(path) for path in paths)

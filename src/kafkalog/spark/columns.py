@@ -96,6 +96,8 @@ class Projection:
                 raise SparkSourceError(
                     BAD_SCHEMA, f"column {field.name} cannot be {kind}; allowed is {' or '.join(allowed[field.name])}"
                 )
+            if schema.names.count(field.name) > 1:
+                raise SparkSourceError(BAD_SCHEMA, f"the schema has the column {field.name} twice")
             needed.update(dict.fromkeys(_needs(field.name, kind, options)))
         has_corrupt_column = options.corrupt_column in schema.names
         fails_fast = options.mode == "FAILFAST"

@@ -12,7 +12,7 @@ from kafkalog.log.partition import Partition
 
 from .errors import STORAGE, SparkSourceError
 from .options import SourceOptions, TopicPartition
-from .plan import Found, choose_partitions, high_watermarks
+from .plan import Found, check_one_place, choose_partitions, high_watermarks
 
 if TYPE_CHECKING:
     from kafkalog.log.tail import PartitionTail
@@ -75,11 +75,13 @@ class LiveLogs:
     def _choose(self) -> list[Found]:
         is_first = self._seen_at is None
         try:
-            return choose_partitions(self.options, topics_must_exist=is_first)
+            chosen = choose_partitions(self.options, topics_must_exist=is_first)
         except NoLogs:
             if is_first:
                 raise
             return []
+        check_one_place(chosen)
+        return chosen
 
     def _live(self, found: Found, high_watermark: int | None) -> LivePartition:
         partition = found.partition

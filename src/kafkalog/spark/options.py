@@ -53,6 +53,12 @@ REFUSED: Final = {
     "kafka.enable.auto.commit": "nothing is committed to Kafka",
     "kafka.interceptor.classes": "no consumer is involved that could be intercepted",
 }
+# What Spark gives along with the options where CREATE TABLE asks for the columns.
+TABLE_OWNER: Final = "owner"
+NO_TABLES: Final = (
+    "A table made with CREATE TABLE … USING kafkalog does not hand its options on: make a TEMPORARY VIEW, or SELECT … FROM it "
+    "WITH (path = '…')"
+)
 OWN: Final = (
     "path",
     "paths",
@@ -218,6 +224,8 @@ def _check_known(name: str, value: str) -> None:
         return
     if name.startswith("kafka.") or name in (option.lower() for option in BROKER_ONLY):
         LOGGER.info("option %s has no effect: no broker is asked", name)
+    elif name == TABLE_OWNER:
+        raise SparkSourceError(BAD_OPTION, f"CREATE TABLE … USING kafkalog needs columns. {NO_TABLES}")
     elif name not in KNOWN:
         near = difflib.get_close_matches(name, KNOWN, 1)
         hint = f"did you mean {KNOWN[near[0]]}? " if near else ""
@@ -247,8 +255,7 @@ def _paths(values: _Values) -> tuple[str, ...]:
         raise SparkSourceError(
             BAD_OPTION,
             "option path is missing: give a log directory, a partition folder or a segment file, as .load(path) or "
-            "OPTIONS (path '…'). A table made with CREATE TABLE … USING kafkalog does not hand its options on: make a "
-            "TEMPORARY VIEW, or SELECT … FROM it WITH (path = '…')",
+            f"OPTIONS (path '…'). {NO_TABLES}",
         )
     return (path,)
 

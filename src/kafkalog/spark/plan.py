@@ -18,6 +18,7 @@ import numpy as np
 from kafkalog.errors import Limits, path_text
 from kafkalog.format.names import REPLICATION_CHECKPOINT
 from kafkalog.log.folders import find_partitions, read_high_watermarks
+from kafkalog.log.interrupted import with_finished_segments
 from kafkalog.log.partition import Partition
 from kafkalog.storage import open_store
 
@@ -47,7 +48,7 @@ class Found:
 
 def plan_splits(options: SourceOptions, cores: int | None = None) -> list[Split]:
     """The splits of a read, at least `minPartitions` of them if there are that many offsets."""
-    chosen = choose_partitions(options)
+    chosen = choose_whole_partitions(options)
     if options.table not in RANGED_TABLES:
         return pack([_whole_folder(found) for found in chosen], options.max_partition_bytes or HEADER_SPLIT_BYTES)
     assigned = {found.key for found in chosen}
@@ -85,6 +86,11 @@ def choose_partitions(options: SourceOptions, *, topics_must_exist: bool = True)
     return chosen
 
 
+def choose_whole_partitions(options: SourceOptions) -> list[Found]:
+    """The same, each with what an interrupted compaction has finished. A stream waits until that has its name."""
+    return [Found(found.root, with_finished_segments(found.partition, Limits())) for found in choose_partitions(options)]
+
+
 def _is_visible(partition: Partition, options: SourceOptions) -> bool:
     return not partition.state and (options.include_internal_topics or partition.topic not in INTERNAL_TOPICS)
 
@@ -98,12 +104,26 @@ def _is_wanted(found: Found, options: SourceOptions) -> bool:
 
 
 def _check_unique(found: Iterable[Found]) -> None:
-    seen: dict[tuple[str, int, str | None], Found] = {}
+    """Segment files of one partition may be given one by one; the same file twice, or beside its folder, may not."""
+    seen: dict[TopicPartition, list[Found]] = {}
     for each in found:
-        same = seen.setdefault((*each.key, each.partition.file), each)
+        others = seen.setdefault(each.key, [])
+        for same in others:
+            if each.partition.file == same.partition.file or None in (each.partition.file, same.partition.file):
+                raise SparkSourceError(
+                    BAD_OPTION, f"option paths: {each.partition} is at {each.root} and at {same.root}; its rows would come twice"
+                )
+        others.append(each)
+
+
+def check_one_place(found: Iterable[Found]) -> None:
+    """A stream and an ingest note one offset for each partition, so it cannot be given as several files."""
+    seen: dict[TopicPartition, Found] = {}
+    for each in found:
+        same = seen.setdefault(each.key, each)
         if same is not each:
             raise SparkSourceError(
-                BAD_OPTION, f"option paths: {each.partition} is at {each.root} and at {same.root}; its rows would come twice"
+                BAD_OPTION, f"option paths: {each.partition} is at {each.root} and at {same.root}; give its folder instead"
             )
 
 

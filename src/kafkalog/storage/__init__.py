@@ -14,7 +14,7 @@ from kafkalog.storage.store import ByteSource, Entry, Fingerprint, Store
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["ByteSource", "Entry", "Fingerprint", "LocalFile", "LocalStore", "Store", "open_store"]
+__all__ = ["ByteSource", "Entry", "Fingerprint", "LocalFile", "LocalStore", "Store", "open_store", "path_of_file_uri"]
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 
@@ -38,13 +38,14 @@ def open_store(path: str | os.PathLike[str], *, filesystem: FileSystem | None = 
     if scheme is None:
         return _open_local(text)
     if scheme[1].lower() == "file":
-        return _open_local(_path_of_file_uri(text))
+        return _open_local(path_of_file_uri(text))
     from kafkalog.storage.object_store import store_of_uri
 
     return store_of_uri(text)
 
 
-def _path_of_file_uri(uri: str) -> str:
+def path_of_file_uri(uri: str) -> str:
+    """The local path of a `file://` URI; UsageError for one of another machine."""
     parts = urlsplit(uri, allow_fragments=False)
     if parts.netloc not in ("", "localhost"):
         raise UsageError(f"{uri}: a file on another machine; write file:///folder for a path of this one")

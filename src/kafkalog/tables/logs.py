@@ -15,6 +15,7 @@ from kafkalog.log.checks.finding import Finding
 from kafkalog.log.checks.run import check_partitions
 from kafkalog.log.folders import find_partitions
 from kafkalog.log.follow import follow_partitions
+from kafkalog.log.interrupted import with_finished_segments
 from kafkalog.log.partition import Partition
 from kafkalog.log.reading import ReadOptions
 from kafkalog.log.report import ReadReport
@@ -41,6 +42,8 @@ ROW_TABLES: dict[str, Callable[[Iterable[Partition], ReadOptions, ReadReport], I
     "epochs": rows.epoch_rows,
     "transactions": rows.transaction_rows,
 }
+# They tell of files as they lie there.
+FILE_TABLES = ("segments", "index_entries")
 
 
 def open_logs(path: str | os.PathLike[str], *, filesystem: FileSystem | None = None) -> Logs:
@@ -192,7 +195,7 @@ class Logs:
 def _batches(
     table: str, partitions: list[Partition], schema: pa.Schema, options: ReadOptions, report: ReadReport
 ) -> Iterator[pa.RecordBatch]:
-    chosen = readable(partitions, options, report)
+    chosen = readable(partitions, options, report, as_stored=table in FILE_TABLES)
     if table == "records":
         return record_batches(chosen, schema, options, report)
     if table == "batches":
@@ -200,14 +203,29 @@ def _batches(
     return rows.row_batches(ROW_TABLES[table](chosen, options, report), schema)
 
 
-def readable(partitions: Iterable[Partition], options: ReadOptions, report: ReadReport) -> Iterator[Partition]:
-    """The partitions in turn; what storage would not show of one is an error, or noted in the report."""
+def readable(
+    partitions: Iterable[Partition], options: ReadOptions, report: ReadReport, *, as_stored: bool = False
+) -> Iterator[Partition]:
+    """The partitions in turn; what storage would not show of one is an error, or noted in the report.
+
+    What an interrupted compaction has finished belongs to a partition, unless its files are to be seen as they are stored.
+    """
     for partition in partitions:
         for problem in partition.problems:
             if options.on_damage == "strict":
                 raise StorageError(problem, file=partition.folder)
             report.unread.append(problem)
-        yield partition
+        yield partition if as_stored else _with_finished_segments(partition, options, report)
+
+
+def _with_finished_segments(partition: Partition, options: ReadOptions, report: ReadReport) -> Partition:
+    try:
+        return with_finished_segments(partition, options.limits)
+    except StorageError as error:
+        if options.on_damage == "strict":
+            raise
+        report.leave_unread(error)
+        return partition
 
 
 def _options(

@@ -1,4 +1,4 @@
-"""A Kafka broker of its own for a test: one node from Maven's jars, on loopback ports that were free a moment ago.
+"""A Kafka broker of its own for a test: one node from Maven's jars, on loopback ports of its own.
 
 From the release on that made KRaft fit for use it is a KRaft node, before that a broker with a ZooKeeper of its own.
 """
@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.interop.maven import copy_jars
+from tests.ports import LOOPBACK, reserve_port
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 JARS = ROOT / "build" / "live" / "jars"
 NEWEST = "4.3.0"
 FIRST_WITH_KRAFT = (3, 3)
-START_SECONDS = 90
+START_SECONDS = 180
 STOP_SECONDS = 30
 # The plain compiler and collector, for a broker that lives for some seconds only.
 SHORT_LIVED = ("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
@@ -91,7 +92,7 @@ def running_broker(
     `settings` go over the properties given here. A folder that a broker has used before is opened again. What it logs is in
     broker.txt.
     """
-    port, other_port = _free_ports()
+    port, other_port = reserve_port(), reserve_port()
     log_directory = folder / "data"
     is_kraft = tuple(map(int, release.split(".")[:2])) >= FIRST_WITH_KRAFT
     properties = folder / "server.properties"
@@ -147,17 +148,12 @@ def _run_java(command: Sequence[str]) -> None:
         raise RuntimeError(f"{' '.join(command)} failed: {done.stdout}{done.stderr}")
 
 
-def _free_ports() -> tuple[int, int]:
-    with socket.create_server(("127.0.0.1", 0)) as first, socket.create_server(("127.0.0.1", 0)) as second:
-        return first.getsockname()[1], second.getsockname()[1]
-
-
 def _wait_for(process: subprocess.Popen[bytes], port: int, output: Path) -> None:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if process.poll() is not None:
             break
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        with contextlib.suppress(OSError), socket.create_connection((LOOPBACK, port), 1):
             return
         time.sleep(0.1)
     raise RuntimeError(f"the server did not start: {output.read_text(errors='replace')[-4000:]}")

@@ -23,6 +23,7 @@ RECORDS = 24_000
 CODECS = (None, "gzip", "snappy", "lz4")
 TRANSACTIONS = 24
 CONSUME_SECONDS = 20
+SEND_SECONDS = 60
 MORE = 25
 
 
@@ -58,7 +59,7 @@ def write_transactions(bootstrap: str, topic: str) -> None:
             producer.send(topic, value=b"transaction %d record %d" % (turn, number))
             if number == 10:
                 producer.flush()
-                plain.send(topic, value=b"plain %d" % turn).get(10)
+                plain.send(topic, value=b"plain %d" % turn).get(SEND_SECONDS)
         producer.flush()
         if turn == TRANSACTIONS - 1:
             os._exit(0)  # closing the producer would end its transaction
@@ -98,7 +99,7 @@ def add(bootstrap: str, topic: str) -> None:
     # Messages of the old formats have no room for a producer id.
     producer = KafkaProducer(bootstrap_servers=bootstrap, linger_ms=2, enable_idempotence=False)
     for number in range(MORE):
-        producer.send(topic, key=b"more %d" % number, value=value_of(number)).get(20)
+        producer.send(topic, key=b"more %d" % number, value=value_of(number)).get(SEND_SECONDS)
     producer.close()
 
 

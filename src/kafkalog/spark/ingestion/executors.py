@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kafkalog.errors import UsageError
 
-from ..errors import SPARK_FAILED, SparkSourceError
+from ..errors import SPARK_FAILED, SparkSourceError, bad_option
 from .writing import IngestTask, TaskResult, write_task
 
 if TYPE_CHECKING:
@@ -122,6 +122,8 @@ def make_executor(spark: SparkSession | None, master: str | None, conf: Mapping[
     alone = re.fullmatch(r"none(?:\[([1-9][0-9]{0,3}|\*)\])?", master or "")
     if alone:
         return ThreadExecutor(int(alone[1]) if alone[1] not in (None, "*") else None)
+    if (master or "").startswith(WITHOUT_SPARK):
+        raise bad_option("master", master, "allowed are none, none[2], none[*], or a master of Spark")
     try:
         from ..session import session
 

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, NamedTuple
+
+from kafkalog.errors import KafkaLogError
 
 from ..errors import BAD_TARGET, SparkSourceError
 from ..options import TopicPartition
@@ -19,6 +22,7 @@ from .target import Target
 
 COMMITS: Final = "_kafkalog/commits"
 STAGING: Final = "_kafkalog/staging"
+TABLE: Final = "topic="
 VERSION: Final = 1
 
 
@@ -138,7 +142,20 @@ class CommitLog:
 
     def latest(self) -> Commit | None:
         names = [name for name in self.target.list(COMMITS) if name.endswith(".json")]
-        return self.read(names[-1]) if names else None
+        if names:
+            return self.read(names[-1])
+        self._require_no_tables()
+        return None
+
+    def _require_no_tables(self) -> None:
+        """SparkSourceError where tables are without their commits, as after a copy that left out names with an underscore."""
+        tables = [name for name in self.target.list("") if name.startswith(TABLE)]
+        if tables:
+            raise SparkSourceError(
+                BAD_TARGET,
+                f"{self.target.name}: {tables[0]} is there, but no commit in {COMMITS} says how far it goes, and rows would come "
+                "twice; choose another target, or remove the tables to begin again",
+            )
 
     def read(self, name: str) -> Commit:
         path = f"{COMMITS}/{name}"
@@ -156,6 +173,11 @@ class CommitLog:
         """Give the files of a published commit their names; what a killed run has moved already stays."""
         self.target.move((file.staged, file.path) for file in (*commit.files, *commit.damaged))
         self.target.remove(staging_folder(commit.run))
+
+    def discard(self, run: str) -> None:
+        """Give back the room of a run that failed before it published; what is left of it is settled by the next one."""
+        with suppress(KafkaLogError, OSError):
+            self.target.remove(staging_folder(run))
 
     def settle(self, latest: Commit | None) -> None:
         """Complete or undo what a killed run has left."""

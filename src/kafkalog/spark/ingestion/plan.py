@@ -23,7 +23,7 @@ from kafkalog.storage.store import ByteSource
 
 from ..errors import DATA_LOSS, FILE_CHANGED, STORAGE, SparkSourceError
 from ..options import Bound, SourceOptions, TopicPartition
-from ..plan import Found, choose_partitions, offset_range
+from ..plan import Found, check_one_place, choose_whole_partitions, high_watermarks, offset_range
 from ..splits import HIGHEST, FileSlice, Part, Split, cut, divide, even_bytes, prove_entry
 from .manifest import BEGINNING, Cursor, Gap, Progress
 
@@ -87,20 +87,23 @@ class IngestPlan:
 
 def plan_ingest(options: SourceOptions, before: Mapping[TopicPartition, Progress]) -> IngestPlan:
     """What a run has to do after the commits that led to `before`."""
-    chosen = choose_partitions(options)
+    chosen = choose_whole_partitions(options)
+    check_one_place(chosen)
     assigned = {found.key for found in chosen}
+    limits = high_watermarks(chosen) if options.up_to_high_watermark else {}
     plans: list[PartitionPlan] = []
     gaps: list[Gap] = []
     for found in chosen:
-        plan = _plan_partition(found, options, assigned, before.get(found.key), gaps)
+        plan = _plan_partition(found, options, assigned, before.get(found.key), limits.get(found.key, HIGHEST), gaps)
         if plan is not None:
             plans.append(plan)
     return IngestPlan(tuple(plans), tuple(gaps))
 
 
 def _plan_partition(
-    found: Found, options: SourceOptions, assigned: set[TopicPartition], before: Progress | None, gaps: list[Gap]
+    found: Found, options: SourceOptions, assigned: set[TopicPartition], before: Progress | None, limit: int, gaps: list[Gap]
 ) -> PartitionPlan | None:
+    """What is to be taken of a partition, below the offset `limit`; None where nothing is new."""
     partition = found.partition
     _check_whole(partition)
     newest = _newest(partition)
@@ -126,10 +129,16 @@ def _plan_partition(
     if options.isolation == "read_committed":
         committed = replay_transactions(partition, Limits()).committed()
         stop = min(stop, HIGHEST if committed.first_open_offset is None else committed.first_open_offset)
+    if limit < end_of_log.next_offset:
+        stop = min(stop, limit)
     if stop < start:  # an end that an earlier run has passed already
         return None
     end = end_of_log if stop == HIGHEST else replace(locate(partition, stop), next_offset=stop, is_open=False)
-    return PartitionPlan(found, start, begin, end, committed, newest, end_of_log.next_offset, topic_id, generation)
+    if before is not None and stop == start and end.cursor <= begin:  # an end at which an earlier run has stopped
+        return None
+    # Behind the high watermark a log may become shorter, and nothing is lost.
+    log_end_offset = min(end_of_log.next_offset, limit)
+    return PartitionPlan(found, start, begin, end, committed, newest, log_end_offset, topic_id, generation)
 
 
 def _check_whole(partition: Partition) -> None:

@@ -18,7 +18,7 @@ from .options import IngestOptions
 from .plan import IngestPlan, cut_tasks, new_bytes, plan_ingest
 from .summary import IngestSummary, PartitionSummary
 from .target import is_within, open_target
-from .values import with_schema
+from .values import check_values, with_schema
 from .writing import IngestTask, PartitionResult, TaskResult
 
 OnExecutor = Callable[[], Executor]
@@ -45,6 +45,7 @@ def run_ingest(
     begin = time.monotonic()
     with coded():
         _check_places(options)
+        check_values(options)
         target = open_target(options.target)
         log = CommitLog(target)
         if dry_run:
@@ -67,7 +68,11 @@ def _take(run: _Run, log: CommitLog, make_executor: OnExecutor, on_progress: OnP
     if new_bytes(plan.partitions):
         executor = make_executor()
         tasks = _tasks(run, plan, cut_tasks(plan.partitions, source, executor.cores, run.options.task_bytes))
-        results = executor.run(tasks, on_progress)
+        try:
+            results = executor.run(tasks, on_progress)
+        except BaseException:
+            log.discard(run.name)
+            raise
     seen = _seen(plan, results)
     commit = _commit(run, plan, results, seen)
     log.publish(commit)
@@ -75,6 +80,8 @@ def _take(run: _Run, log: CommitLog, make_executor: OnExecutor, on_progress: OnP
 
 
 def _check_places(options: IngestOptions) -> None:
+    if not options.target:  # an empty variable of a shell; the working folder is nobody's target by accident
+        raise bad_option("target", options.target, "allowed is a folder or a URI such as s3://bucket/folder")
     for source in options.sources:
         if is_within(options.target, source):
             raise bad_option("target", path_text(options.target), f"it lies in {path_text(source)}; choose another place")

@@ -20,8 +20,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
+from urllib.parse import urlsplit
 
 from kafkalog.errors import StorageError, path_text
+from kafkalog.storage import path_of_file_uri
 
 from ..errors import TARGET_BUSY, SparkSourceError
 
@@ -82,8 +84,7 @@ class Target(Protocol):
 
 def open_target(place: str) -> Target:
     """The target at a path or URI; nothing is made yet."""
-    if place.startswith("file://"):
-        place = place.removeprefix("file://")
+    place = _without_file_scheme(place)
     if "://" in place:
         from kafkalog.storage.object_store import filesystem_of_uri
 
@@ -379,10 +380,22 @@ class ObjectTarget:
 
 
 def is_within(path: str, folder: str) -> bool:
-    """Whether a local path lies at or under a folder; False for anything in an object store."""
-    if "://" in path or "://" in folder:
-        return path.rstrip("/") == folder.rstrip("/") or path.startswith(folder.rstrip("/") + "/")
-    inner, outer = os.path.realpath(path), os.path.realpath(folder)
-    return os.path.commonpath([inner, outer]) == outer
+    """Whether a path or URI lies at or under a folder, however both are spelled."""
+    inner, outer = _plain_place(path), _plain_place(folder)
+    return inner == outer or inner.startswith(outer.rstrip("/") + "/")
+
+
+def _plain_place(place: str) -> str:
+    """A place in the one spelling that others of it have, too: without links, credentials and what a query says."""
+    place = _without_file_scheme(place)
+    if "://" not in place:
+        return os.path.realpath(place)
+    parts = urlsplit(place, allow_fragments=False)
+    scheme = "s3" if parts.scheme in ("s3a", "s3n") else parts.scheme
+    return f"{scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}".rstrip("/")
+
+
+def _without_file_scheme(place: str) -> str:
+    return path_of_file_uri(place) if place.lower().startswith("file://") else place
 
 

@@ -8,6 +8,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafkalog.errors import UsageError
 from kafkalog.payloads.values import Decoder, infer_schema, make_decoder
 from kafkalog.tables.logs import Logs
 
@@ -37,7 +38,29 @@ class ValueColumns:
         decoded, failed = self.decoder.decode(values)
         raw = values if self.keep_raw else pc.if_else(pa.array(failed), values, pa.scalar(None, pa.binary()))
         at = batch.schema.get_field_index("value")
-        return batch.set_column(at, "value", decoded).append_column(RAW, raw), int(failed.sum())
+        stored = decoded.cast(stored_type(decoded.type))
+        return batch.set_column(at, "value", stored).append_column(RAW, raw), int(failed.sum())
+
+
+def stored_type(kind: pa.DataType) -> pa.DataType:
+    """The type in Parquet: Spark reads no file with a time of day in it, so that is the number that Avro has for it."""
+    if pa.types.is_time(kind):
+        return pa.int32() if pa.types.is_time32(kind) else pa.int64()
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_type, stored_type(kind.item_type))
+    if pa.types.is_list(kind):
+        return pa.list_(stored_type(kind.value_type))
+    if not pa.types.is_struct(kind):
+        return kind
+    if not kind.num_fields:
+        raise UsageError("the schema has a record without fields, which Parquet cannot store")
+    return pa.struct([(field.name, stored_type(field.type)) for field in kind])
+
+
+def check_values(options: IngestOptions) -> None:
+    """UsageError for a schema that no table can have."""
+    if options.payload is not None and options.payload.schema is not None:
+        stored_type(make_decoder(options.payload).type)
 
 
 def with_schema(options: IngestOptions, plans: tuple[PartitionPlan, ...]) -> IngestOptions:

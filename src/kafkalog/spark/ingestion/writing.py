@@ -31,7 +31,7 @@ from ..options import TopicPartition
 from ..slices import as_partition, check_unchanged, damaged_content
 from ..splits import FileSlice, Part, Split
 from .buckets import split_by_time
-from .manifest import BEGINNING, Cursor, WrittenFile, staging_folder
+from .manifest import BEGINNING, TABLE, Cursor, WrittenFile, staging_folder
 from .options import IngestOptions
 from .target import Target, open_target
 from .values import ValueColumns
@@ -253,7 +253,7 @@ class RecordWriter:
     def write(self, part: Part, batch: pa.RecordBatch) -> PartitionResult:
         """Write records of a part; which offsets they have."""
         for path, rows in split_by_time(batch, self.task.options.by):
-            self._add(part, f"topic={escaped(part.topic)}/{path}", rows)
+            self._add(part, f"{TABLE}{escaped(part.topic)}/{path}", rows)
         offsets = batch.column("offset")
         if not len(offsets):
             return PartitionResult()
@@ -263,7 +263,7 @@ class RecordWriter:
         file = self.open.pop(path, None) or self._begin(part, path, rows)
         self.open[path] = file
         self.held += file.add(part, rows)
-        if file.held >= ROW_GROUP_BYTES:
+        if file.held >= min(ROW_GROUP_BYTES, self.task.options.file_bytes):
             self.held -= file.flush()
         while self.held > HELD_BYTES:
             self.held -= max(self.open.values(), key=lambda each: each.held).flush()

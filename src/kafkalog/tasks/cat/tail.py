@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from kafkalog.errors import Limits
 from kafkalog.log.headers import end_offset
+from kafkalog.log.interrupted import with_finished_segments
 from kafkalog.log.partition import Partition
 from kafkalog.log.report import ReadReport
 from kafkalog.tables.logs import Logs
@@ -20,9 +21,11 @@ WIDEN = 8  # compaction, aborted transactions and time ranges leave fewer record
 
 def tail_offset(path: str, partition: Partition, count: int, choices: dict[str, Any]) -> int:
     """The offset of the last record but `count` - 1 among those that the choices of `Logs.read` leave."""
+    limits = choices.get("limits") or Limits()
+    partition = with_finished_segments(partition, limits)
     first = max(partition.start_offset, choices.get("start_offset") or 0)
     stop_offset = choices.get("stop_offset")
-    end = end_offset(partition, choices.get("limits") or Limits())
+    end = end_offset(partition, limits)
     if stop_offset is not None:
         end = min(end, stop_offset)
     span = max(count, FIRST_SPAN)

@@ -1,0 +1,56 @@
+"""Decoded values in the tables of the pipeline: what Spark reads of them, and schemas that no table can have."""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalog.format.reference import Record, encode_batch
+from kafkalog.spark.errors import SparkSourceError
+from tests.conftest import require
+from tests.spark.ingested import take
+from tests.unit.small_logs import write_segment
+
+
+def record(**fields: Any) -> str:
+    return json.dumps({"type": "record", "name": "r", "fields": [{"name": name, "type": kind} for name, kind in fields.items()]})
+
+
+def write_avro(folder: Path, schema: str, value: dict[str, Any]) -> Path:
+    require("fastavro")
+    import fastavro
+
+    stream = io.BytesIO()
+    fastavro.schemaless_writer(stream, fastavro.parse_schema(json.loads(schema)), value)
+    write_segment(folder / "orders-0", 0, encode_batch([Record(0, 1_700_000_000_000, None, stream.getvalue())]))
+    return folder
+
+
+def test_spark_reads_a_table_of_avro_values_with_times_of_day(tmp_path: Path, spark: Any) -> None:
+    millis, micros = {"type": "int", "logicalType": "time-millis"}, {"type": "long", "logicalType": "time-micros"}
+    schema = record(at=millis, all={"type": "map", "values": {"type": "array", "items": micros}})
+    logs = write_avro(tmp_path / "logs", schema, {"at": time(0, 0, 1), "all": {"a": [time(0, 0, 2)]}})
+    assert take(logs, tmp_path / "tables", value="avro", schema=schema).undecoded == 0
+    value = spark.read.parquet(str(tmp_path / "tables")).collect()[0].value
+    assert (value.at, value.all) == (1000, {"a": [2_000_000]})
+
+
+@pytest.mark.parametrize("schema", [record(), record(inner=json.loads(record()))])
+def test_an_avro_record_without_fields_is_refused_before_anything_is_read(tmp_path: Path, schema: str) -> None:
+    require("fastavro")
+    schema = schema.replace('"name": "r", "fields": []', '"name": "empty", "fields": []')
+    with pytest.raises(SparkSourceError, match=r"a record without fields, which Parquet cannot store$"):
+        take(tmp_path / "logs", tmp_path / "tables", value="avro", schema=schema)
+
+
+def test_json_values_that_contradict_each_other_do_not_stop_a_run(tmp_path: Path) -> None:
+    values = [b'{"n":1}', b'{"n":"one"}', b'{"n":2}']
+    records = [Record(offset, 1_700_000_000_000, None, value) for offset, value in enumerate(values)]
+    write_segment(tmp_path / "logs" / "orders-0", 0, encode_batch(records))
+    summary = take(tmp_path / "logs", tmp_path / "tables", value="json")
+    assert (summary.records, summary.undecoded) == (3, 1)
