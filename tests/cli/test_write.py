@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkalog.format.names import segment_file_name
 from tests.unit.small_logs import FIRST_TIME, made_batch, read_offsets, read_rows, write_segment
 from tests.unit.test_salvage import damaged, tree
 
@@ -330,6 +331,49 @@ def test_no_command_advises_an_option_that_it_does_not_have(run: Run, orders: Pa
     ended = run(*arguments)
     assert (ended.code, "kafkalog salvage" in ended.errors) == (1, True)
     assert "--on-damage skip" not in ended.errors
+
+
+def test_a_segment_that_is_a_link_is_neither_lost_nor_left_out_without_a_word(
+    run: Run, orders: Path, source: Path, tmp_path: Path
+) -> None:
+    """Somebody moved it to another disk. What is behind a link is not read, so nothing is done as if it were not there."""
+    moved = (orders / segment_file_name(20)).rename(tmp_path / "moved.log")
+    (orders / segment_file_name(20)).symlink_to(moved)
+    before = tree(orders)
+    for command, options in {**CHANGES, "reindex": ()}.items():
+        for where in (("--in-place",), ("--out", tmp_path / "out")):
+            ended = run(command, orders, *options, *where)
+            assert (ended.code, "link" in ended.errors) == (4, True)
+    assert run("append", source, "--to", orders).code == 4
+    assert tree(orders) == before
+    assert not (tmp_path / "out").exists()
+    salvaged = run("salvage", orders, "--out", tmp_path / "out")
+    assert (salvaged.code, "not read" in salvaged.text, "40 records" in salvaged.text) == (4, True, True)
+
+
+def test_a_folder_that_is_named_like_a_segment_costs_nothing(run: Run, orders: Path, source: Path) -> None:
+    (orders / segment_file_name(5)).mkdir()
+    assert run("recover", orders, "--in-place").code == 0
+    assert read_offsets(orders) == list(range(60))
+    assert run("append", source, "--to", orders).code == 0
+
+
+def test_a_log_that_begins_behind_its_end_is_not_said_to_be_damaged(run: Run, orders: Path) -> None:
+    """A broker deletes all of it then."""
+    (orders.parent / "log-start-offset-checkpoint").write_text("0\n1\norders 0 500\n")
+    ended = run("compact", orders, "--in-place")
+    assert (ended.code, "log-start-offset-checkpoint" in ended.errors, "checksum" in ended.errors) == (2, True, False)
+    assert read_offsets(orders, start_offset=0) == []
+    assert len(list(orders.glob("*.log"))) == 3
+
+
+def test_recover_tells_a_tail_from_damage_in_the_newest_segment(run: Run, orders: Path) -> None:
+    write_segment(orders, 40, made_batch(40), made_batch(50)[:-5])
+    tail = run("recover", orders, "--in-place")
+    assert (tail.code, "cut off behind the last whole batch" in tail.text) == (0, True)
+    write_segment(orders, 40, damaged(made_batch(40)), made_batch(50))
+    damage = run("recover", orders, "--in-place")
+    assert (damage.code, "cut off at the first damage" in damage.text) == (1, True)
 
 
 def test_a_torn_tail_is_no_damage(run: Run, orders: Path) -> None:

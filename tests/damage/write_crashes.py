@@ -343,7 +343,7 @@ JOBS = (
         maintaining(Truncation(15)),
         truncated_holds,
         in_place("truncate", "--to-offset", "15"),
-        {4: TRANSIENT, 5: TRANSIENT},
+        {4: TRANSIENT},
     ),
     job("recover", damaged_segments, maintaining(Recovery()), recovered_holds, in_place("recover")),
 )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import kafkalog
+from kafkalog.errors import InvalidState
 from kafkalog.format.snapshot import decode_snapshot
 from kafkalog.tasks.cat.tail import tail_offset
 from kafkalog.tasks.compact import compact
@@ -112,6 +114,33 @@ def test_a_plan_of_a_truncation_between_two_segments_is_what_is_done(tmp_path: P
     (done,) = kafkalog.truncate(folder, 20, in_place=True)
     assert planned.after == done.after == copied.after
     assert read_offsets(folder) == read_offsets(tmp_path / "out") == list(range(20))
+
+
+def test_the_plan_of_a_copy_begins_where_the_copy_does(tmp_path: Path) -> None:
+    """A copy has no checkpoint of a cleaner yet, so all of it is cleaned."""
+    folder = tmp_path / "data" / "orders-0"
+    for turn in range(3):
+        kafkalog.append(keyed(400, 37, 400 * turn), folder, config=SMALL)
+    (tmp_path / "data" / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 1200\n")
+    choices: dict[str, Any] = {"out": tmp_path / "out", "roll": True, "config": SMALL, "now_ms": FIRST_TIME}
+    (planned,) = kafkalog.compact(folder, dry_run=True, **choices)
+    (done,) = kafkalog.compact(folder, **choices)
+    assert planned.details["first_dirty_offset"] == done.details["first_dirty_offset"] == 0
+    assert planned.details["dirty_bytes"] > 0
+
+
+def test_a_v0_log_that_cannot_be_compacted_is_named(tmp_path: Path) -> None:
+    """Kafka's cleaner fails here too: the last entry of a pass stays, and an empty one takes v2."""
+    folder = tmp_path / "orders-0"
+    table = keyed(3, 3).set_column(0, "key", pa.array([b"a", b"b", None], pa.binary()))
+    kafkalog.append(table, folder, magic=0)
+    before = read_rows(folder)
+    with pytest.raises(InvalidState, match=r"orders-0: .* which v0 cannot say.*kafkalog convert"):
+        kafkalog.compact(folder, in_place=True, roll=True)
+    assert read_rows(folder) == before
+    kafkalog.convert(folder, in_place=True)
+    kafkalog.compact(folder, in_place=True, roll=True)
+    assert read_rows(folder, columns=["key"]) == [b"a", b"b"]
 
 
 @pytest.fixture

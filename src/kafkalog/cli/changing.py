@@ -109,7 +109,7 @@ def _as_dict(result: ConvertResult | MaintenanceResult) -> dict[str, Any]:
 
 
 def _was_cut(result: MaintenanceResult) -> bool:
-    return result.command == "recover" and result.cut_bytes > 0
+    return bool(result.details.get("loses_batches"))
 
 
 def _name(result: ConvertResult | MaintenanceResult) -> str:
@@ -148,7 +148,7 @@ def _describe_plan(result: MaintenanceResult) -> list[str]:
     assert result.before is not None
     lines = [f"{_name(result)}: plan: {result.command}: {_describe_state(result.before)}"]
     if result.cut_bytes:
-        what = "cut off at the first damage" if result.details["cut_segments"] else "cut off behind the last whole batch"
+        what = "cut off at the first damage" if _was_cut(result) else "cut off behind the last whole batch"
         lines.append(f"  {result.cut_bytes} bytes, {what}")
     details = result.details
     if "dirty_bytes" in details:

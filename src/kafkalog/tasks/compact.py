@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from kafkalog.errors import UsageError
+from kafkalog.errors import InvalidState, UsageError
 from kafkalog.format import names
 from kafkalog.log.engine.cleaner import Cleaner, LogToClean, OffsetMap
+from kafkalog.log.engine.cleaner.cleaning import CleanResult
 from kafkalog.log.engine.cleaner.offset_map import DEFAULT_BYTES
 from kafkalog.log.engine.cleaner.selection import find_cleanable_offsets, log_to_clean
 from kafkalog.log.engine.partition_log import PartitionLog
@@ -63,7 +64,7 @@ class Compaction:
         first = found = self._find(log, checkpoints)
         passes: list[dict[str, Any]] = []
         while found.cleanable_bytes:
-            cleaned = cleaner.clean(found, log.clock.now_ms())
+            cleaned = _clean(cleaner, found)
             log.run_due_tasks()
             passes.append(asdict(cleaned.stats))
             progress(cleaned.stats.bytes_read)
@@ -79,6 +80,13 @@ class Compaction:
 
     def is_done(self, plan: MaintenanceResult) -> bool:
         return not plan.details["dirty_bytes"]
+
+
+def _clean(cleaner: Cleaner, found: LogToClean) -> CleanResult:
+    try:
+        return cleaner.clean(found, found.log.clock.now_ms())
+    except InvalidState as refusal:
+        raise InvalidState(f"{found.log.topic}-{found.log.partition}: {refusal}") from refusal
 
 
 def compact(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from kafkalog.errors import CorruptBatch, InvalidNumber, Limits, LogRefusal, LogStorageFailure, StorageError
+from kafkalog.errors import CorruptBatch, InvalidNumber, Limits, LogRefusal, LogStorageFailure, StorageError, UsageError
 from kafkalog.format import names
 from kafkalog.kernels.resync import ResyncBounds, find_next_entry
 from kafkalog.log.engine.config import LogConfig
@@ -98,6 +98,7 @@ class Cut:
     base_offset: int = -1
     position: int = 0
     behind: list[int] = field(default_factory=list)
+    new_start: int | None = None  # where nothing is left, since the log is said to begin behind its end
 
 
 def find_cut(fs: Fs, folder: str, log: PartitionLog) -> Cut:
@@ -110,19 +111,23 @@ def find_cut(fs: Fs, folder: str, log: PartitionLog) -> Cut:
     behind = [base for base in stored if base > less[0]]
     position = left.get(less[0], 0)
     size = stored[less[0]] - position + sum(stored[base] for base in behind)
-    return Cut(size, less[0], position, behind)
+    return Cut(size, less[0], position, behind, None if left.keys() & stored.keys() else min(left))
 
 
 def _stored_sizes(fs: Fs, folder: str) -> dict[int, int]:
     parsed = (names.parse_file_name(name) for name in fs.list(folder))
     bases = sorted(name.base_offset for name in parsed if name is not None and name.kind == "log" and not name.suffix)
-    return {base: fs.size(os.path.join(folder, names.segment_file_name(base))) for base in bases}
+    paths = {base: os.path.join(folder, names.segment_file_name(base)) for base in bases}
+    kinds = {base: fs.kind(path) for base, path in paths.items()}
+    if others := [paths[base] for base, kind in kinds.items() if kind == "other"]:
+        raise StorageError(f"{others[0]}: a link or no plain file, which is not read; a log without it would be another one")
+    return {base: fs.size(path) for base, path in paths.items() if kinds[base] == "file"}
 
 
-def require_no_loss(fs: Fs, folder: str, cut: Cut) -> None:
-    """CorruptBatch if what is cut off is more than the tail that an interrupted write leaves."""
+def loses_batches(fs: Fs, folder: str, cut: Cut) -> bool:
+    """Whether what is cut off is more than the tail that an interrupted write leaves."""
     if not cut.size:
-        return
+        return False
     path = os.path.join(folder, names.segment_file_name(cut.base_offset))
 
     def read_into(position: int, buffer: memoryview) -> int:
@@ -131,7 +136,16 @@ def require_no_loss(fs: Fs, folder: str, cut: Cut) -> None:
         return len(content)
 
     bounds = ResyncBounds(minimum_offset=cut.base_offset - 1, batch_bytes=Limits().batch_bytes)
-    if cut.behind or find_next_entry(read_into, cut.position + 1, fs.size(path), bounds) is not None:
+    return bool(cut.behind) or find_next_entry(read_into, cut.position + 1, fs.size(path), bounds) is not None
+
+
+def require_no_loss(fs: Fs, folder: str, cut: Cut) -> None:
+    """CorruptBatch if batches are lost because of damage, UsageError if it is because of where the log is said to begin."""
+    if cut.new_start is not None:
+        said = f"{names.LOG_START_CHECKPOINT} has it begin at {cut.new_start}, behind its end"
+        raise UsageError(f"{folder}: {said}: a broker would delete all of it; correct that file first")
+    if loses_batches(fs, folder, cut):
+        path = os.path.join(folder, names.segment_file_name(cut.base_offset))
         detail = "a broker would cut the log there: `kafkalog salvage` keeps what follows, `kafkalog recover` cuts it off"
         raise CorruptBatch("crc", file=path, position=cut.position, detail=detail)
 

@@ -29,13 +29,14 @@ from .loading import (
     INTERRUPTED,
     LogOpening,
     find_cut,
+    loses_batches,
     opening_in_place,
     require_no_loss,
     settle_interrupted,
     settled_view,
 )
 from .output import COPY_BYTES, Progress, folder_name, output_folder
-from .partitions import PathLike, asked_partitions, chosen_partitions
+from .partitions import PathLike, asked_partitions, chosen_partitions, require_listed
 
 DELETED = "deleted"
 
@@ -142,7 +143,7 @@ def partitions_for(path: PathLike, place: Place) -> list[Partition]:
             if is_interrupted and isinstance(partition.store, LocalStore):
                 with held(place.fs, partition.folder):
                     settle_interrupted(place.fs, partition.folder, LogConfig(), SystemClock().now_ms())
-    return chosen_partitions(path, place.topics, place.partitions)
+    return [require_listed(partition) for partition in chosen_partitions(path, place.topics, place.partitions)]
 
 
 def maintain(path: PathLike, operation: Operation, place: Place, config: Mapping[str, str]) -> Iterator[MaintenanceResult]:
@@ -163,7 +164,7 @@ def maintain_partition(
         raise UsageError(f"{partition.folder}: only local folders can be changed in place or planned for; give --out")
     if place.out is not None:
         if is_local:
-            planned = work.plan()
+            planned = work.plan(of_copy=True)
             place.on_plan(planned)
             if place.dry_run:
                 return planned
@@ -192,6 +193,9 @@ class _Maintenance:
     def _checkpoints(self, fs: Fs, log_directory: str) -> Checkpoints:
         return Checkpoints(fs, log_directory, self.partition.topic, self.partition.partition)
 
+    def _new_checkpoints(self, fs: Fs, log_directory: str) -> NewCheckpoints:
+        return NewCheckpoints(fs, log_directory, self.partition.topic, self.partition.partition)
+
     def _opening(self) -> LogOpening:
         """The partition as it is in its place."""
         opening = opening_in_place(self.fs, self.partition.folder, self.config, self.now_ms)
@@ -207,19 +211,20 @@ class _Maintenance:
             require_no_loss(fs, folder, cut)
         result.cut_bytes = cut.size
         result.details["cut_segments"] = cut.behind
+        result.details["loses_batches"] = self.operation.is_recovery and loses_batches(fs, folder, cut)
         return cut.behind
 
     # in place
 
-    def plan(self) -> MaintenanceResult:
-        """What would become of the log, told from a run that changes nothing."""
+    def plan(self, *, of_copy: bool = False) -> MaintenanceResult:
+        """What would become of the log, or of a copy of it, told from a run that changes nothing."""
         result = self._result()
         folder = self.partition.folder
-        opening = self._opening()
+        opening = self._copy_opening() if of_copy else self._opening()
         view = settled_view(self.fs, folder, opening)
         overlay = OverlayFs(view)
         drop_segments(overlay, folder, self._find_cut(result, opening, view, folder))
-        checkpoints = self._checkpoints(overlay, os.path.dirname(folder))
+        checkpoints = (self._new_checkpoints if of_copy else self._checkpoints)(overlay, os.path.dirname(folder))
         with opening.opened(overlay, folder) as log:
             result.before = LogState.of(log)
             result.details |= self.operation.plan(log, checkpoints)
@@ -262,7 +267,7 @@ class _Maintenance:
             return journal.earlier(result)
         with StagedFolder(self.fs, result.folder) as staged:
             self._copy(staged.staging)
-            checkpoints = NewCheckpoints(self.fs, out, self.partition.topic, self.partition.partition)
+            checkpoints = self._new_checkpoints(self.fs, out)
             opening = self._copy_opening()
             view = settled_view(self.fs, staged.staging, opening)
             drop_segments(staged.unsynced, staged.staging, self._find_cut(result, opening, view, staged.staging))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 
-from kafkalog.errors import KafkaLogError, Limits, NoLogs, UsageError
+from kafkalog.errors import KafkaLogError, Limits, NoLogs, StorageError, UsageError
 from kafkalog.format import names
 from kafkalog.format.checkpoint import decode_partition_metadata
 from kafkalog.format.index import read_offset_index
@@ -45,14 +45,24 @@ def asked_partitions(path: PathLike, topics: Sequence[str] | None, numbers: Sequ
     return chosen
 
 
+def require_listed(partition: Partition) -> Partition:
+    """The partition, if storage showed all of it: nothing is done as if the rest were not there."""
+    if partition.problems:
+        raise StorageError(partition.problems[0], file=partition.folder)
+    return partition
+
+
 def listed_again(partition: Partition) -> Partition:
     """The partition as it is now that it is held: until then a broker or another writer may have changed it."""
     (found,) = _require_segments(find_partitions(partition.store, partition.folder), partition.folder)
-    return found
+    return require_listed(found)
 
 
 def _require_segments(partitions: Iterable[Partition], place: str) -> list[Partition]:
-    whole = (with_finished_segments(partition, Limits()) for partition in partitions)
+    whole = [with_finished_segments(partition, Limits()) for partition in partitions]
+    for partition in whole:
+        if not partition.segments:
+            require_listed(partition)
     filled = [partition for partition in whole if partition.segments]
     if not filled:
         raise NoLogs(f"{place}: no segment file (20 digits and .log) is left here", file=place)

@@ -23,7 +23,7 @@ from kafkalog.storage.publish import StagedFolder, holds, replace_file, sync_nam
 from .in_place import held, remove_marker
 from .loading import INTERRUPTED
 from .output import Comparison, Progress, folder_name, output_folder
-from .partitions import PathLike, chosen_partitions, find_index_interval, listed_again
+from .partitions import PathLike, chosen_partitions, find_index_interval, listed_again, require_listed
 
 
 @dataclass
@@ -67,7 +67,7 @@ def reindex(
     for partition in chosen_partitions(path, topics, partitions):
         if partition.file is not None:
             raise UsageError(f"{partition.file}: give the partition's folder; its files are rebuilt together")
-        yield reindex_partition(partition, options, fs or LocalFs(), progress)
+        yield reindex_partition(require_listed(partition), options, fs or LocalFs(), progress)
 
 
 def reindex_partition(partition: Partition, options: ReindexOptions, fs: Fs, progress: Progress | None = None) -> ReindexResult:

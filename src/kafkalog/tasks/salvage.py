@@ -99,6 +99,7 @@ class _Salvage:
         sources = [replica.file or replica.folder for replica in replicas]
         start = self.primary.log_start_offset
         self.result = SalvageResult(self.primary.topic, self.primary.partition, sources, folder, log_start_offset=start)
+        self.result.report.unread += [problem for replica in replicas for problem in replica.problems]
 
     def write(self, fs: Fs) -> SalvageResult:
         result = self.result

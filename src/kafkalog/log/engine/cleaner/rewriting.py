@@ -67,7 +67,8 @@ def filter_entry(entry: Entry, decision: Decision, retention: Retention, filtere
             filtered.add(_rewritten(entry, kept, horizon), len(kept), max(record.offset for record in kept))
     elif decision.retention == RETAIN_EMPTY:
         if not isinstance(entry, Batch):
-            raise InvalidState(f"the entry of offset {entry.last_offset} would be left empty, which v{entry.magic} cannot say")
+            left = f"the entry of offset {entry.last_offset} would be left empty"
+            raise InvalidState(f"{left}, which v{entry.magic} cannot say, but v2: `kafkalog convert` it first")
         filtered.add(_emptied(entry), 0, entry.last_offset)
 
 
