@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,6 +32,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     opened.sparkContext.setLogLevel("OFF")
     yield opened
     opened.stop()
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    """Where an ingest of the test writes its tables."""
+    return tmp_path / "tables"
 
 
 @pytest.fixture

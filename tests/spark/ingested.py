@@ -12,9 +12,18 @@ import pyarrow.dataset as ds
 import kafkalog
 from kafkalog.spark import ingest
 from kafkalog.spark.ingestion.summary import IngestSummary
+from tests.unit.small_logs import made_batch, write_segment
 
 COLUMNS = ["topic", "partition", "offset", "timestamp", "timestampType", "key", "value"]
 Row = tuple[Any, ...]
+
+
+def write_orders(folder: Path) -> Path:
+    """orders-0 in two segments, and orders-1."""
+    write_segment(folder / "orders-0", 0, *(made_batch(offset) for offset in range(0, 100, 10)), indexed=[4, 7])
+    write_segment(folder / "orders-0", 100, made_batch(100))
+    write_segment(folder / "orders-1", 0, made_batch(0))
+    return folder
 
 
 def take(source: Path | str, target: Path | str, **choices: Any) -> IngestSummary:

@@ -20,7 +20,7 @@ from kafkalog.spark.errors import SparkSourceError
 from kafkalog.spark.ingestion import manifest, writing
 from kafkalog.spark.ingestion.buckets import split_by_time
 from kafkalog.spark.ingestion.writing import escaped
-from tests.spark.ingested import check_manifest, commits, damaged_rows, data_files, read_logs, read_table, take
+from tests.spark.ingested import check_manifest, commits, damaged_rows, data_files, read_logs, read_table, take, write_orders
 from tests.unit import test_object_store as server
 from tests.unit.small_logs import made_batch, marker, transactional_batch, write_segment
 
@@ -40,17 +40,9 @@ def offsets(target: Path) -> list[int]:
 @pytest.fixture
 def logs(tmp_path: Path) -> Path:
     """orders-0 in two segments, orders-1 and payments-0."""
-    folder = tmp_path / "logs"
-    write_segment(folder / "orders-0", 0, *(made_batch(offset) for offset in range(0, 100, 10)), indexed=[4, 7])
-    write_segment(folder / "orders-0", 100, made_batch(100))
-    write_segment(folder / "orders-1", 0, made_batch(0))
+    folder = write_orders(tmp_path / "logs")
     write_segment(folder / "payments-0", 0, made_batch(0))
     return folder
-
-
-@pytest.fixture
-def target(tmp_path: Path) -> Path:
-    return tmp_path / "tables"
 
 
 # -- rows --------------------------------------------------------------------------------------------------------------------

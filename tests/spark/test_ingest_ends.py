@@ -15,23 +15,13 @@ from kafkalog.spark import ingest
 from kafkalog.spark.errors import SparkSourceError
 from kafkalog.spark.ingestion import writing
 from kafkalog.spark.ingestion.target import is_within
-from tests.spark.ingested import data_files, read_logs, read_table, take
+from tests.spark.ingested import data_files, read_logs, read_table, take, write_orders
 from tests.unit.small_logs import LEFT_BY_COMPACTION, made_batch, write_half_swapped, write_segment
 
 
 @pytest.fixture
 def logs(tmp_path: Path) -> Path:
-    """orders-0 in two segments, and orders-1."""
-    folder = tmp_path / "logs"
-    write_segment(folder / "orders-0", 0, *(made_batch(offset) for offset in range(0, 100, 10)), indexed=[4, 7])
-    write_segment(folder / "orders-0", 100, made_batch(100))
-    write_segment(folder / "orders-1", 0, made_batch(0))
-    return folder
-
-
-@pytest.fixture
-def target(tmp_path: Path) -> Path:
-    return tmp_path / "tables"
+    return write_orders(tmp_path / "logs")
 
 
 def test_an_end_that_was_reached_already_starts_no_spark_and_leaves_no_commit(logs: Path, target: Path) -> None:
