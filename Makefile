@@ -12,12 +12,14 @@ BENCH_ARGS ?=
 DAMAGE_ARGS ?=
 FUZZ_ARGS ?=
 KILLS_ARGS ?=
+S3_ARGS ?=
 CRASHES_ARGS ?=
+LIVING_ARGS ?=
 DOCS_ARGS ?=
 DOCS_MODULE ?= kafkalog.cli.docs
 SOURCES := src tests $(wildcard benchmarks)
 
-.PHONY: help venv demo test lint format bench bench-spark damage kills crashes fuzz docs clean
+.PHONY: help venv demo test lint format bench bench-spark damage kills s3 living crashes fuzz docs clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -65,6 +67,12 @@ damage: $(READY)  ## the whole damage campaign, reading and verify: every bit, e
 
 kills: $(SPARK_READY)  ## 200 ingests killed at random moments, and what the next run makes of it
 	$(RUN) -m tests.spark.ingest_kills $(KILLS_ARGS)
+
+s3: $(READY)  ## 200 ingests to an object store killed, 100 pairs of them set upon each other
+	$(RUN) -m tests.spark.s3_campaign $(S3_ARGS)
+
+living: $(SPARK_READY)  ## ingests, streams and verifies beside a broker at work (LIVING_ARGS="--ingests 200 --seconds 120")
+	$(RUN) -m tests.living.campaign $(LIVING_ARGS)
 
 crashes: $(READY)  ## what writes under every power cut, sync left out, error, kill and on a full disk (CRASHES_ARGS="append compact")
 	$(RUN) -m tests.damage.crashes $(CRASHES_ARGS)

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 from tests.golden import sets
 
 REQUIRE_ALL = "KAFKALOG_REQUIRE_ALL"
+NOBODY = 65534  # the user that tests are when they are nobody in particular
 
 # A shell that runs the suite in the background lets it ignore interrupts, and every command under test would do the same.
 if threading.current_thread() is threading.main_thread():
@@ -38,6 +39,12 @@ def require(*names: str) -> None:
     missing = [name for name in names if shutil.which(name) is None and importlib.util.find_spec(name) is None]
     if missing:
         unavailable(f"not installed here: {', '.join(missing)}")
+
+
+def require_root() -> None:
+    """Go on only as root: the test gives files to another user, or runs as one."""
+    if os.geteuid() != 0:
+        unavailable("not root, so that nothing can be done as another user")
 
 
 @pytest.fixture(scope="session")

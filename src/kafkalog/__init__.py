@@ -8,11 +8,13 @@
     for finding in kafkalog.verify("/var/lib/kafka/data"):
         ...
     kafkalog.append("orders.parquet", "new/orders-0", codec="zstd")
+    kafkalog.ls("/var/lib/kafka/data")      # each command of the command line has its function: see docs/python.md
 
     with kafkalog.LogDirectory("/var/lib/kafka/data") as directory:         # the write half, while no broker runs
         directory.open_log("orders", 0).append(batch)
 
-Importing this package loads neither NumPy, Numba nor Arrow; its functions do.
+One topic, partition or column may stand for a list of it. Importing this package loads neither NumPy, Numba, Arrow nor PySpark;
+its functions load what they need.
 """
 
 from __future__ import annotations
@@ -37,20 +39,30 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import pyarrow as pa
     from pyarrow.fs import FileSystem
+    from pyspark.sql import SparkSession
 
     from .log.engine.config import LogConfig
     from .log.engine.log_directory import LogDirectory
     from .log.engine.partition_log import PartitionLog
+    from .spark.ingestion.summary import IngestSummary
+    from .tables.choices import Names, Numbers
     from .tables.logs import Logs
     from .tasks.append import AppendResult
     from .tasks.convert import ConvertResult
+    from .tasks.dump import Dump
+    from .tasks.estimate import Estimation
     from .tasks.explain import Explanation
+    from .tasks.journal import SalvageResult
+    from .tasks.listing import Listing
     from .tasks.maintenance import MaintenanceResult
     from .tasks.profile.result import Profile
+    from .tasks.reindex import ReindexResult
+    from .tasks.transactions import Transactions
+    from .tasks.undelete import Deleted
     from .tasks.verify import Findings, Progress
 
 __version__ = "0.1.0"
@@ -75,12 +87,21 @@ __all__ = [
     "append",
     "compact",
     "convert",
+    "dump",
+    "estimate",
     "explain",
+    "find_deleted",
+    "ingest",
+    "ls",
     "open",
     "profile",
     "recover",
+    "reindex",
     "retain",
+    "salvage",
+    "transactions",
     "truncate",
+    "undelete",
     "verify",
 ]
 
@@ -100,6 +121,23 @@ def open(path: str | os.PathLike[str], *, filesystem: FileSystem | None = None) 
     from .tables.logs import open_logs
 
     return open_logs(path, filesystem=filesystem)
+
+
+def ls(
+    path: str | os.PathLike[str],
+    *,
+    topics: Names | None = None,
+    deep: bool = False,
+    limits: Limits | None = None,
+    filesystem: FileSystem | None = None,
+) -> Listing:
+    """The partitions at `path`, from names, sizes and a few entries, or with `deep` from everything; `.topics` adds them up.
+
+    What cannot be read or is damaged raises nothing: it is among the `problems` of its partition.
+    """
+    from .tasks.listing import list_logs
+
+    return list_logs(path, topics=topics, deep=deep, limits=limits, filesystem=filesystem)
 
 
 def explain(
@@ -124,8 +162,8 @@ def explain(
 def profile(
     path: str | os.PathLike[str],
     *,
-    topics: Sequence[str] | None = None,
-    partitions: Sequence[int] | None = None,
+    topics: Names | None = None,
+    partitions: Numbers | None = None,
     top: int = 10,
     quick: bool = False,
     on_damage: str = "skip",
@@ -163,8 +201,8 @@ def profile(
 def verify(
     path: str | os.PathLike[str],
     *,
-    topics: Sequence[str] | None = None,
-    partitions: Sequence[int] | None = None,
+    topics: Names | None = None,
+    partitions: Numbers | None = None,
     threads: int | None = None,
     limits: Limits | None = None,
     filesystem: FileSystem | None = None,
@@ -182,6 +220,85 @@ def verify(
         filesystem=filesystem,
         on_progress=on_progress,
     )
+
+
+def transactions(
+    path: str | os.PathLike[str],
+    *,
+    topics: Names | None = None,
+    partitions: Numbers | None = None,
+    limits: Limits | None = None,
+    filesystem: FileSystem | None = None,
+) -> Transactions:
+    """Committed, aborted and open transactions of each partition at `path`, its last stable offset, and who holds it back."""
+    from .tasks.transactions import transactions as list_transactions
+
+    return list_transactions(path, topics=topics, partitions=partitions, limits=limits, filesystem=filesystem)
+
+
+def estimate(
+    source: str | os.PathLike[str] | pa.Table | None = None,
+    *,
+    limit: int | None = 10_000,
+    codecs: Names | None = None,
+    batch_sizes: Sequence[int] | None = None,
+    count: int = 1,
+    key_size: int | None = None,
+    value_size: int | None = None,
+    headers: Sequence[tuple[int, int]] = (),
+    interval_ms: int = 1,
+) -> Estimation:
+    """How large records are as v0, v1 and v2, by batch size and codec.
+
+    Of the first `limit` records of `source` (a log, a file of JSON lines, a table of records); without one, of `count` equal
+    records of these sizes, uncompressed. Sizes of headers are pairs of name and value.
+    """
+    from .tasks.estimate import estimate_sizes, estimate_source
+
+    if source is not None:
+        return estimate_source(source, limit, codecs, batch_sizes)
+    return estimate_sizes(
+        count=count,
+        key_size=key_size,
+        value_size=value_size,
+        headers=headers,
+        interval_ms=interval_ms,
+        batch_sizes=batch_sizes,
+    )
+
+
+def dump(
+    files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    print_data_log: bool = False,
+    deep_iteration: bool = False,
+    skip_record_metadata: bool = False,
+    verify_index_only: bool = False,
+    index_sanity_check: bool = False,
+    max_message_size: int | None = None,
+    max_bytes: int | None = None,
+    decoder: str | None = None,
+    style: str = "4.3",
+) -> Dump:
+    """What Kafka's DumpLogSegments says of files: iterate over `.lines()`, then look at `.findings`.
+
+    `decoder` is one of the tool's options for internal topics, such as "offsets-decoder".
+    """
+    from .tasks.dump import Dump, dump_options
+
+    paths = [files] if isinstance(files, str | os.PathLike) else files
+    options = dump_options(
+        decoder,
+        max_bytes,
+        print_data_log=print_data_log,
+        deep_iteration=deep_iteration,
+        skip_record_metadata=skip_record_metadata,
+        verify_index_only=verify_index_only,
+        index_sanity_check=index_sanity_check,
+        max_message_size=max_message_size,
+        style=style,
+    )
+    return Dump([os.fspath(path) for path in paths], options)
 
 
 def append(
@@ -206,13 +323,15 @@ def append(
     config: Mapping[str, str] | None = None,
     now_ms: int | None = None,
     again: bool = False,
+    only_new: bool = False,
     dry_run: bool = False,
 ) -> AppendResult:
     """Append records (files, or Arrow tables with columns of the table `records`) to the partition in the folder `to`.
 
     With a `topic`, to all its partitions below `to`, by Kafka's own partitioner or each to the one that it names
-    (`partitioner="record"`). `transaction` is "commit", "abort" or "open". `config` has Kafka's settings by their names. The same
-    files appended last are not appended twice, unless `again`. LogRefusal if a leader would not take them.
+    (`partitioner="record"`). `transaction` is "commit", "abort" or "open". `config` has Kafka's settings by their names. A file
+    is known by its content and appended once, unless `again`; of one that has grown `only_new` appends the new lines. A table is
+    appended each time. LogRefusal if a leader would not take them.
     """
     from .storage.fs import LocalFs
     from .tasks.append import AppendOptions, Form, Target, sources_of
@@ -231,6 +350,7 @@ def append(
         config=config or {},
         dry_run=dry_run,
         again=again,
+        only_new=only_new,
     )
     return append_records(sources_of(source, format, encoding), Target.of(os.fspath(to), topic), options, LocalFs())
 
@@ -243,8 +363,8 @@ def convert(
     codec: str | None = None,
     level: int | None = None,
     batch_bytes: int | None = None,
-    topics: Sequence[str] | None = None,
-    partitions: Sequence[int] | None = None,
+    topics: Names | None = None,
+    partitions: Numbers | None = None,
     dry_run: bool = False,
 ) -> list[ConvertResult]:
     """Write the partitions at `path` anew as v2 batches, with this codec, in batches of this size; offsets and timestamps stay.
@@ -268,8 +388,8 @@ def compact(
     whole: bool = False,
     roll: bool = False,
     config: Mapping[str, str] | None = None,
-    topics: Sequence[str] | None = None,
-    partitions: Sequence[int] | None = None,
+    topics: Names | None = None,
+    partitions: Numbers | None = None,
     now_ms: int | None = None,
     dry_run: bool = False,
 ) -> list[MaintenanceResult]:
@@ -291,8 +411,8 @@ def retain(
     in_place: bool = False,
     start_offset: int | None = None,
     config: Mapping[str, str] | None = None,
-    topics: Sequence[str] | None = None,
-    partitions: Sequence[int] | None = None,
+    topics: Names | None = None,
+    partitions: Numbers | None = None,
     now_ms: int | None = None,
     dry_run: bool = False,
 ) -> list[MaintenanceResult]:
@@ -310,8 +430,8 @@ def truncate(
     *,
     out: str | os.PathLike[str] | None = None,
     in_place: bool = False,
-    topics: Sequence[str] | None = None,
-    partitions: Sequence[int] | None = None,
+    topics: Names | None = None,
+    partitions: Numbers | None = None,
     dry_run: bool = False,
 ) -> list[MaintenanceResult]:
     """Let the partitions at `path` end at an offset; a batch that holds it goes as a whole."""
@@ -327,8 +447,8 @@ def recover(
     out: str | os.PathLike[str] | None = None,
     in_place: bool = False,
     whole: bool = False,
-    topics: Sequence[str] | None = None,
-    partitions: Sequence[int] | None = None,
+    topics: Names | None = None,
+    partitions: Numbers | None = None,
     now_ms: int | None = None,
     dry_run: bool = False,
 ) -> list[MaintenanceResult]:
@@ -336,4 +456,141 @@ def recover(
     from .tasks.maintenance import Place
     from .tasks.recover import recover as recover_logs
 
-    return list(recover_logs(path, Place(out, in_place, dry_run, now_ms, topics, partitions), whole=whole))
+    place = Place(out, in_place, dry_run, now_ms, topics, partitions)
+    return list(recover_logs(path, place, whole=whole))
+
+
+def salvage(
+    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    out: str | os.PathLike[str],
+    *,
+    topics: Names | None = None,
+    partitions: Numbers | None = None,
+    fill_gaps: bool = False,
+    unverified: bool = False,
+    index_interval_bytes: int | None = None,
+    dry_run: bool = False,
+) -> list[SalvageResult]:
+    """Copy all that is intact in the damaged partitions at `source` into clean ones below `out`; the source is only read.
+
+    Several sources with one partition are replicas: each fills the holes of the others. `fill_gaps` fills gaps without damage,
+    too; `unverified` keeps batches between two damages that may have been part of a value.
+    """
+    from .log.replicas import MergeOptions
+    from .tasks.salvage import SalvageOptions
+    from .tasks.salvage import salvage as salvage_logs
+
+    options = SalvageOptions(dry_run, index_interval_bytes, MergeOptions(fill_gaps, unverified))
+    return list(salvage_logs(source, out, options, topics=topics, partitions=partitions))
+
+
+def reindex(
+    path: str | os.PathLike[str],
+    *,
+    out: str | os.PathLike[str] | None = None,
+    discard: bool = False,
+    index_interval_bytes: int | None = None,
+    topics: Names | None = None,
+    partitions: Numbers | None = None,
+    now_ms: int | None = None,
+    dry_run: bool = False,
+) -> list[ReindexResult]:
+    """Rebuild index files, snapshots and leader epochs of the partitions at `path` as a broker's recovery would.
+
+    In place, where what was there stays beside unless `discard`; or, without the logs, below `out`.
+    """
+    from .log.rebuild import RebuildOptions
+    from .tasks.reindex import ReindexOptions
+    from .tasks.reindex import reindex as reindex_logs
+
+    options = ReindexOptions(out, dry_run, discard, index_interval_bytes, RebuildOptions(now_ms=now_ms))
+    return list(reindex_logs(path, options, topics=topics, partitions=partitions))
+
+
+def find_deleted(
+    path: str | os.PathLike[str], *, topics: Names | None = None, partitions: Numbers | None = None
+) -> list[Deleted]:
+    """Deleted topics and segments at `path` that are still on the disk."""
+    from .tasks.undelete import find_deleted as find
+
+    return find(path, topics=topics, partitions=partitions)
+
+
+def undelete(
+    path: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    topics: Names | None = None,
+    partitions: Numbers | None = None,
+    index_interval_bytes: int | None = None,
+    dry_run: bool = False,
+) -> list[SalvageResult]:
+    """Copy what `find_deleted` finds into clean partitions below `out`; NoLogs if that is nothing."""
+    from .tasks.salvage import SalvageOptions
+    from .tasks.undelete import undelete as undelete_logs
+
+    deleted = find_deleted(path, topics=topics, partitions=partitions)
+    return list(undelete_logs(deleted, out, SalvageOptions(dry_run, index_interval_bytes)))
+
+
+def ingest(
+    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    target: str | os.PathLike[str],
+    *,
+    topics: Names | None = None,
+    spark: SparkSession | None = None,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    options: Mapping[str, str] | None = None,
+    value: str | None = None,
+    schema: str | None = None,
+    registry_prefix: bool = False,
+    keep_raw: bool = False,
+    by: str = "day",
+    headers: bool = False,
+    metadata: bool = False,
+    isolation: str = "read_uncommitted",
+    on_damage: str = "set-aside",
+    on_data_loss: str = "fail",
+    codec: str = "zstd",
+    level: int | None = None,
+    file_bytes: int = 256 << 20,
+    on_progress: Callable[[int, int], None] | None = None,
+    dry_run: bool = False,
+) -> IngestSummary:
+    """Take what is new in the logs at `source` into Parquet tables under `target`, exactly once.
+
+    On `spark`, else on a session for `master`; with `master="none"`, or without Spark or Java, on threads of this process.
+    `options` are those of the Spark source that choose offsets and times. What each choice means is in docs/ingest.md.
+    """
+    from .spark import ingest as ingest_logs
+    from .tables.choices import several_names
+
+    chosen = dict(options or {})
+    if topics is not None:
+        if any(name.lower() in ("subscribe", "subscribepattern", "assign") for name in chosen):
+            raise UsageError("topics= and the options subscribe, subscribePattern and assign exclude each other")
+        chosen["subscribe"] = ",".join(several_names("topics", topics) or ())
+    return ingest_logs(
+        source,
+        target,
+        spark=spark,
+        master=master,
+        conf=conf,
+        on_progress=on_progress,
+        dry_run=dry_run,
+        options=chosen,
+        value=value,
+        schema=schema,
+        registry_prefix=registry_prefix,
+        keep_raw=keep_raw,
+        by=by,
+        headers=headers,
+        metadata=metadata,
+        isolation=isolation,
+        on_damage=on_damage,
+        on_data_loss=on_data_loss,
+        codec=codec,
+        level=level,
+        file_bytes=file_bytes,
+    )

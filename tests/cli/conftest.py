@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kafkalog.demo import make_logs
 from tests.cli.runner import Ended, Run, own_lines
+from tests.cli.users import COPYING, IN_PLACE, READING, arguments_of, make_log_directory
+from tests.conftest import require_root
+from tests.damage.forks import Forks
 
 
 @pytest.fixture(scope="session")
@@ -30,3 +36,23 @@ def run(capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
         return Ended(code, out, own_lines(errors.decode()))
 
     return run_here
+
+
+@pytest.fixture(scope="session")
+def forks() -> Iterator[Forks]:
+    """Commands as root or as another user, who may have no right to read the interpreter and its modules: all is loaded."""
+    require_root()
+    with Forks() as forks:
+        for command in (*READING, "append new", *IN_PLACE, *COPYING):
+            with tempfile.TemporaryDirectory() as scratch:
+                make_log_directory(Path(scratch))
+                forks.rehearse(arguments_of(command, Path(scratch)))
+        yield forks
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A folder of ours that everybody can look into."""
+    with tempfile.TemporaryDirectory() as scratch:
+        os.chmod(scratch, 0o755)
+        yield Path(scratch)

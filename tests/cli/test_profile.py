@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import random
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from kafkalog import codecs
 from kafkalog.cli import profile as command
 from kafkalog.format.reference import Record, encode_batch
 from kafkalog.tasks import profile as task
 from kafkalog.tasks.profile import entries, keys, records, retention, saving
-from tests.cli.runner import Run, run_on_terminal, without_styles
+from tests.cli.runner import COMMAND, Run, run_on_terminal, without_styles
 from tests.unit.small_logs import FIRST_TIME, compress, made_batch, write_segment
 
 NOW = FIRST_TIME + 3_600_000
@@ -58,6 +62,42 @@ def test_text_says_what_could_go_and_names_the_largest(run: Run, full: Path) -> 
     assert next(row for row in rows if row[:1] == ["traceparent"])[-1] == "400"
     assert [row[1] for row in rows if row[:1] == ["orders"]][-1] == "user-"
     assert max(len(line) for line in text.splitlines()[1:]) <= 100
+
+
+def test_what_is_on_the_disk_is_told_from_the_size_of_sparse_files(run: Run, full: Path) -> None:
+    index = full / "orders-0" / "00000000000000000000.index"
+    index.touch()
+    os.truncate(index, 3 << 30)
+    text = " ".join(run("profile", full, "--now", NOW).text.split())
+    assert "0 B (sparse: 3.0 GiB) of indexes" in text
+    disk = json.loads(run("profile", full, "--now", NOW, "--json").text)["disk"]
+    assert (disk["index_bytes"], disk["index_disk_bytes"]) == (3 << 30, 0)
+    assert disk["disk_bytes"] < 1 << 20
+    shown = run("ls", full).text
+    assert "on the disk, with all files: " in shown
+    assert "(sparse: 3.0 GiB)" in shown
+
+
+def most_memory(*arguments: object) -> int:
+    """The MiB that a command had at most."""
+    command = [*COMMAND, *map(str, arguments)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
+        _, status, used = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+    assert child.returncode == 0
+    return used.ru_maxrss >> 10
+
+
+def test_a_log_of_zstd_takes_little_more_memory_than_a_tiny_one(tmp_path: Path) -> None:
+    value = random.Random(1).randbytes(3000).hex().encode() + b"same " * 10_000
+    records = [Record(at, FIRST_TIME, b"k", value) for at in range(2)]
+    one = encode_batch(records, codec=codecs.ZSTD, compress=compress)
+    copies = (4 << 20) // len(one)  # no checksum covers the offset
+    write_segment(tmp_path / "tiny" / "t-0", 0, one)
+    write_segment(tmp_path / "large" / "t-0", 0, *((2 * at).to_bytes(8, "big") + one[8:] for at in range(copies)))
+    most_memory("profile", tmp_path / "tiny")  # compiles
+    tiny, large = (most_memory("profile", tmp_path / name, "--threads", 2) for name in ("tiny", "large"))
+    assert large - tiny < 100, "140 MiB decompressed, of which every window had all of its own at once"
 
 
 def test_only_the_first_are_named_and_how_many_there_are(run: Run, full: Path) -> None:

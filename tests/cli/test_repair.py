@@ -48,6 +48,16 @@ def test_an_intact_log_is_salvaged_with_exit_code_0(run: Run, orders: Path, tmp_
     assert not (tmp_path / "out").exists()
 
 
+def test_out_as_a_file_uri_is_that_folder_and_an_object_store_is_refused(run: Run, orders: Path, tmp_path: Path) -> None:
+    done = run("salvage", f"file:{orders}", "--out", f"file:{tmp_path}/clean")
+    assert f"orders-0: written, {tmp_path}/clean/orders-0\n" in done.text
+    assert (tmp_path / "clean" / "orders-0").is_dir()
+    refused = run("salvage", orders, "--out", "s3://bucket/clean")
+    assert refused.code == 2
+    assert "s3://bucket/clean" in refused.errors
+    assert not os.path.exists("s3:")
+
+
 def test_reindex_wants_to_know_where_to(run: Run, orders: Path) -> None:
     ended = run("reindex", orders)
     assert ended.code == 2

@@ -47,6 +47,15 @@ def test_columns_without_room_are_named(tmp_path: Path) -> None:
     assert "--columns" in note
 
 
+def test_cat_recommends_only_options_that_it_has(tmp_path: Path) -> None:
+    for options in ((), ("--decode", "json")):
+        ended = run_on_terminal("cat", hostile_logs(tmp_path), "--headers", *options, columns=40)
+        note = " ".join(ended.text.split())
+        assert "no room on this terminal for" in note
+        assert "--columns" not in note
+        assert "widen it, or see everything with --format json" in note
+
+
 @pytest.mark.parametrize("name", ["json", "csv"])
 def test_json_and_csv_reach_a_terminal_escaped_and_whole(tmp_path: Path, name: str) -> None:
     ended = run_on_terminal("table", "records", hostile_logs(tmp_path), "--format", name, "--columns", "offset,value,headers")

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import resource
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from kafkalog.format.names import segment_file_name
+from kafkalog.storage.fs import LocalFs
+from kafkalog.tasks.append import AppendOptions, Target, append, source_file
 from tests.unit.small_logs import FIRST_TIME, made_batch, read_offsets, read_rows, write_segment
 from tests.unit.test_salvage import damaged, tree
 
@@ -51,17 +57,15 @@ def test_append_makes_a_topic_and_goes_on_at_its_end(run: Run, source: Path, tmp
     assert ended.text.startswith(f"orders: written, 100 records, in {tmp_path / 'data'}\n")
     assert len(read_offsets(tmp_path / "data")) == 100
     assert run("verify", tmp_path / "data").code == 0
-    again = run("append", source, *to, "--json")
-    assert json.loads(again.text)["state"] == "written", "other options are another append"
     same = run("append", source, *to, "--json")
     assert json.loads(same.text)["state"] == "already there"
     single = ("append", source, "--to", tmp_path / "other" / "orders-0", "--json")
     assert json.loads(run(*single).text)["state"] == "written"
     shutil.rmtree(tmp_path / "other" / "orders-0")
     assert json.loads(run(*single).text)["state"] == "written", "it was there, but is no more"
-    assert len(read_offsets(tmp_path / "data")) == 200
+    assert len(read_offsets(tmp_path / "data")) == 100
     assert json.loads(run("append", source, *to, "--again", "--json").text)["state"] == "written"
-    assert len(read_offsets(tmp_path / "data")) == 300
+    assert len(read_offsets(tmp_path / "data")) == 200
 
 
 def test_what_cat_writes_append_reads(run: Run, source: Path, tmp_path: Path) -> None:
@@ -168,7 +172,7 @@ def test_another_append_does_not_take_the_place_of_one_that_was_interrupted(run:
     refused = run("append", other, "--to", tmp_path / "orders-0")
     assert refused.code == 2
     assert "was interrupted here: run it again to complete it" in refused.errors
-    assert "went on behind" in run("append", source, "--to", tmp_path / "orders-0").text
+    assert "went on after" in run("append", source, "--to", tmp_path / "orders-0").text
     assert len(read_offsets(tmp_path / "orders-0")) == 100
 
 
@@ -183,6 +187,40 @@ def test_an_append_that_was_interrupted_before_anything_appeared_is_in_nobody_s_
     other.write_text("1\n")
     assert run("append", other, "--to", tmp_path / "orders-0").code == 0
     assert read_offsets(tmp_path / "orders-0") == [0]
+
+
+def _limited() -> None:
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+
+
+def test_an_append_that_finds_no_room_says_what_to_do_and_goes_on_when_there_is(
+    run: Run, orders: Path, source: Path, tmp_path: Path
+) -> None:
+    large = tmp_path / "large.txt"
+    large.write_text("".join(f"{number:099d}\n" for number in range(20_000)))
+    arguments = ["append", str(large), "--to", str(orders), "--config", "segment.index.bytes=8192"]
+    command = [*COMMAND, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, preexec_fn=_limited, timeout=240, check=False)
+    assert done.returncode == 4
+    assert f"{orders}: appending failed: File too large; the limit for the size of a file is reached" in done.stderr
+    assert "Errno" not in done.stderr
+    assert "then run the same command again, which goes on after what it has appended" in done.stderr
+    assert run(*arguments).code == 0
+    assert read_offsets(orders) == list(range(20_060))
+
+
+def test_progress_counts_the_bytes_of_the_source_as_they_are_appended(tmp_path: Path) -> None:
+    """Counted as tables in memory, compressed sources were done before they had begun."""
+    source = tmp_path / "records.parquet"
+    pq.write_table(pa.table({"value": pa.array([b"x" * 1000] * 100_000, pa.binary())}), source)
+    done: list[int] = []
+    target = Target.of(str(tmp_path / "orders-0"), None)
+    append([source_file(str(source))], target, AppendOptions(), LocalFs(), done.append, lambda: done.append(-1))
+    size = source.stat().st_size
+    assert done[-1] == -1, "and then all of it is made durable"
+    assert sum(done[:-1]) == size
+    assert done[0] < 0.2 * size
 
 
 # the others
@@ -302,7 +340,7 @@ def test_damage_is_refused_but_by_recover_which_says_so(run: Run, orders: Path) 
         assert ended.code == 1
         assert "salvage" in ended.errors
         assert tree(orders) == before
-    ended = run("recover", orders, "--in-place")
+    ended = run("recover", orders, "--in-place", "--yes")
     assert ended.code == 1
     assert "cut off at the first damage" in ended.text
     assert read_offsets(orders) == list(range(30))
@@ -370,9 +408,9 @@ def test_a_log_that_begins_behind_its_end_is_not_said_to_be_damaged(run: Run, or
 def test_recover_tells_a_tail_from_damage_in_the_newest_segment(run: Run, orders: Path) -> None:
     write_segment(orders, 40, made_batch(40), made_batch(50)[:-5])
     tail = run("recover", orders, "--in-place")
-    assert (tail.code, "cut off behind the last whole batch" in tail.text) == (0, True)
+    assert (tail.code, "cut off after the last whole batch" in tail.text) == (0, True)
     write_segment(orders, 40, damaged(made_batch(40)), made_batch(50))
-    damage = run("recover", orders, "--in-place")
+    damage = run("recover", orders, "--in-place", "--yes")
     assert (damage.code, "cut off at the first damage" in damage.text) == (1, True)
 
 

@@ -50,9 +50,9 @@ class Forks:
         self._requests.send((arguments, None))
         self._requests.recv()
 
-    def run(self, arguments: Sequence[str], trace: Sequence[str] = ()) -> Ended:
-        """Run a command in a child; `trace` are options of the strace that watches it."""
-        self._requests.send((arguments, trace))
+    def run(self, arguments: Sequence[str], trace: Sequence[str] = (), user: int | None = None) -> Ended:
+        """Run a command in a child, as a user of this number; `trace` are options of the strace that watches it."""
+        self._requests.send((arguments, (trace, user)))
         return Ended(*self._requests.recv())
 
 
@@ -62,12 +62,13 @@ def _serve(requests: Connection) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     _send_output_to(os.open(os.devnull, os.O_WRONLY))
     while (request := requests.recv()) is not None:
-        arguments, trace = request
-        if trace is None:
+        arguments, choices = request
+        if choices is None:
             requests.send(main(arguments))
             continue
         with open(os.memfd_create("errors"), "r+b") as errors:  # in memory: the disk may be full
-            code = _forked(arguments, trace, errors.fileno())
+            trace, user = choices
+            code = _forked(arguments, trace, user, errors.fileno())
             errors.seek(0)
             requests.send((code, errors.read().decode(errors="replace")))
 
@@ -77,12 +78,12 @@ def _send_output_to(descriptor: int) -> None:
     os.dup2(descriptor, 2)
 
 
-def _forked(arguments: Sequence[str], trace: Sequence[str], errors: int) -> int:
+def _forked(arguments: Sequence[str], trace: Sequence[str], user: int | None, errors: int) -> int:
     wait, begin = os.pipe()
     is_ready, ready = os.pipe()
     child = os.fork()
     if not child:
-        _be_a_command(arguments, errors, wait, ready)
+        _be_a_command(arguments, user, errors, wait, ready)
     os.close(wait)
     os.close(ready)
     os.read(is_ready, 1)
@@ -96,7 +97,7 @@ def _forked(arguments: Sequence[str], trace: Sequence[str], errors: int) -> int:
     return os.waitstatus_to_exitcode(status)
 
 
-def _be_a_command(arguments: Sequence[str], errors: int, wait: int, ready: int) -> None:
+def _be_a_command(arguments: Sequence[str], user: int | None, errors: int, wait: int, ready: int) -> None:
     """The child: wait for the word, run the command, and end without a way back into the process that forked."""
     from kafkalog.cli.main import main
 
@@ -106,6 +107,10 @@ def _be_a_command(arguments: Sequence[str], errors: int, wait: int, ready: int) 
         _PRCTL(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0)
         os.write(ready, b"!")
         os.read(wait, 1)
+        if user is not None:
+            os.setgroups([])
+            os.setresgid(user, user, user)
+            os.setresuid(user, user, user)
         os.getppid()  # in a trace: what follows is the command's
         code = main(arguments)
         sys.stderr.flush()

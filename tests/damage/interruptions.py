@@ -30,7 +30,8 @@ TIME = 1_700_000_000
 CALL = re.compile(r"^(\d+) +(\w+)\((.*)")
 BEGIN = "getppid"
 WRITING = (
-    "mkdir", "write", "pwrite64", "ftruncate", "fsync", "rename", "renameat", "link", "linkat", "unlink", "rmdir", "utimensat",
+    "mkdir", "mkdirat", "write", "pwrite64", "ftruncate", "fsync", "rename", "renameat", "link", "linkat", "unlink", "unlinkat",
+    "rmdir", "utimensat", "fchown", "fchmod",
 )  # fmt: skip
 ENDS = {
     signal.SIGKILL: {-signal.SIGKILL},
@@ -58,10 +59,12 @@ class Disturbed:
     """A job whose command is run again and again. `wrong` is what was found.
 
     `missed` are runs that ended as if nothing had happened: the call did not come (threads share the reading of a source
-    differently each time), or came when all was done, or its failure does not matter.
+    differently each time), or came when all was done, or its failure does not matter. With `owner` the logs are that user's, and
+    so has to be whatever is found under a name that counts.
     """
 
-    def __init__(self, job: Job, forks: Forks) -> None:
+    def __init__(self, job: Job, forks: Forks, owner: int | None = None) -> None:
+        self.owner = owner
         self.job = job
         self.forks = forks
         self.wrong: list[str] = []
@@ -76,7 +79,10 @@ class Disturbed:
     @contextmanager
     def _prepared(self) -> Iterator[Path]:
         with tempfile.TemporaryDirectory() as scratch:
-            _put(self.job.files(), Path(scratch))
+            put_files(self.job.files(), Path(scratch))
+            if self.owner is not None:
+                for path in (Path(scratch), *Path(scratch).rglob("*")):
+                    os.chown(path, self.owner, self.owner)
             yield Path(scratch)
 
     def _run(self, folder: Path, *trace: str) -> Ended:
@@ -109,6 +115,17 @@ class Disturbed:
         injection = f"{call.name}:signal={sent.name}:when={call.number}"
         with self._prepared() as folder:
             return self._disturb(where, folder, injection, ENDS[sent], is_tidy=sent is not signal.SIGKILL)
+
+    def kill(self, call: Call) -> None:
+        """Kill the command at that call, and look only at whom what is there belongs to."""
+        with self._prepared() as folder:
+            self._run(folder, "-o", os.devnull, "-e", f"inject={call.name}:signal=SIGKILL:when={call.number}")
+            where = f"{self.job.name}: SIGKILL at {call.name} {call.number}"
+            self.wrong += [f"{where}: {path} belongs to {owner}" for path, owner in self._other_owners(folder)]
+
+    def _other_owners(self, folder: Path) -> list[tuple[str, int]]:
+        owners = [(str(path.relative_to(folder)), path.lstat().st_uid) for path in folder.rglob("*")]
+        return [(path, owner) for path, owner in owners if owner != self.owner and ".inprogress" not in path]
 
     def fail(self, error: str, call: Call) -> None:
         """Let that call fail."""
@@ -160,7 +177,7 @@ class Disturbed:
             self.wrong.append(f"{where}: a second run ended with exit code {ended.code}: {ended.errors[-300:]!r}")
 
 
-def _put(files: Files, folder: Path) -> None:
+def put_files(files: Files, folder: Path) -> None:
     for path, content in files.items():
         place = folder / path.lstrip("/")
         place.parent.mkdir(parents=True, exist_ok=True)

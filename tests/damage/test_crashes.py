@@ -12,7 +12,7 @@ import pytest
 
 from tests.conftest import require, unavailable
 
-from . import crashes, full_disk
+from . import crashes, full_disk, write_crashes
 from .forks import Forks
 from .interruptions import Disturbed
 
@@ -37,6 +37,12 @@ def test_a_power_cut_before_any_step_leaves_old_or_new_and_a_second_run_complete
 @pytest.mark.parametrize("job", JOBS)
 def test_a_failing_step_is_told_and_a_second_run_completes(job: crashes.Job, number: int) -> None:
     steps, wrong = crashes.failing_steps(job, number)
+    assert steps > 30
+    assert wrong == []
+
+
+def test_a_new_topic_that_fails_between_two_partitions_is_completed_by_a_second_run() -> None:
+    steps, wrong = crashes.failing_steps(write_crashes.TOPIC, errno.ENOSPC)
     assert steps > 30
     assert wrong == []
 

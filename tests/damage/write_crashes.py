@@ -38,8 +38,10 @@ LOGS = "/logs"
 FOLDER = f"{LOGS}/orders-0"
 MARKER = f"{LOGS}/.kafka_cleanshutdown"
 NEW = "/new/orders-0"
+SECOND = "/new/orders-1"
 NOW = FIRST_TIME + 1_000_000
 SETTINGS = {"internal.segment.bytes": "2000", "index.interval.bytes": "100", "segment.index.bytes": "96"}
+ONE_SEGMENT = {"segment.index.bytes": "96"}
 CONFIG = [argument for name, value in SETTINGS.items() for argument in ("--config", f"{name}={value}")]
 Records = list[tuple[int, bytes | None, bytes | None]]
 
@@ -151,7 +153,7 @@ def settled(files: Files) -> object:
     """
     live = sorted(path for path in files if path.endswith(".log") and "/." not in path)
     leftovers = [path for path in files if path.endswith((".cleaned", ".swap")) or ".inprogress/" in path]
-    return opened_records(files), opened_records(files, NEW), live, leftovers
+    return opened_records(files), *(opened_records(files, folder) for folder in (NEW, SECOND)), live, leftovers
 
 
 # what is done
@@ -200,6 +202,12 @@ def appending(to: str) -> Callable[[SimulatedFs], None]:
     return run
 
 
+def appending_to_a_topic(fs: SimulatedFs) -> None:
+    """In segments of the usual size: how a segment ends is part of the other jobs."""
+    options = AppendOptions(NOW, partitions=2, config=ONE_SEGMENT)
+    append([source_file(source_path())], Target.of(os.path.dirname(NEW), "orders"), options, fs)
+
+
 def appended_holds(image: Files, complete: Files) -> bool:
     """What was there stays; behind it come whole batches of what is appended, without a gap."""
     found, whole = opened_records(image), opened_records(complete)
@@ -221,6 +229,12 @@ def copy_or_nothing(image: Files, complete: Files) -> bool:
 
 def new_or_nothing(image: Files, complete: Files) -> bool:
     return opened_records(image, NEW) in (None, opened_records(complete, NEW)) and job_is_whole(image)
+
+
+def partitions_or_nothing(image: Files, complete: Files) -> bool:
+    """Each of the new partitions complete, or not there; between them a crash may come."""
+    found = [opened_records(image, folder) in (None, opened_records(complete, folder)) for folder in (NEW, SECOND)]
+    return all(found) and job_is_whole(image)
 
 
 def job_is_whole(image: Files) -> bool:
@@ -268,6 +282,11 @@ def in_place(*arguments: str) -> Callable[[str], list[str]]:
 
 def append_arguments(to: str) -> Callable[[str], list[str]]:
     return lambda folder: ["append", f"{folder}/in/records.jsonl", "--to", folder + to, "--now", str(NOW), *CONFIG]
+
+
+def append_topic_arguments(folder: str) -> list[str]:
+    topic = ["--topic", "orders", "--partitions", "2", "--config", "segment.index.bytes=96"]
+    return ["append", f"{folder}/in/records.jsonl", "--to", f"{folder}/new", "--now", str(NOW), *topic]
 
 
 # Why syncs are made that no image shows; docs/write.md has them too.
@@ -345,5 +364,8 @@ JOBS = (
         in_place("truncate", "--to-offset", "15"),
         {4: TRANSIENT},
     ),
-    job("recover", damaged_segments, maintaining(Recovery()), recovered_holds, in_place("recover")),
+    job("recover", damaged_segments, maintaining(Recovery()), recovered_holds, in_place("recover", "--yes")),
 )
+
+# Its images are too many: two new partitions, each of whose files may or may not be durable. Steps that fail are not.
+TOPIC = job("append-topic", with_source(three_segments), appending_to_a_topic, partitions_or_nothing, append_topic_arguments)

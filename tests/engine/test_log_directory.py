@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+import kafkalog
 from kafkalog.errors import LogStorageFailure, StorageError, UsageError
 from kafkalog.format import reference
 from kafkalog.log.engine.building import RecordsBuilder
@@ -16,7 +20,9 @@ from kafkalog.log.engine.log_directory import LogDirectory
 from kafkalog.log.engine.partition_log import PartitionLog
 from kafkalog.log.engine.schedule import ManualClock
 from kafkalog.storage.fs import LocalFs
+from tests.conftest import NOBODY, require_root
 
+README = Path(__file__).resolve().parents[2] / "README.md"
 NOW = 1_700_000_000_000
 HOLD_LOCK = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print('held', flush=True); input()"
 
@@ -237,3 +243,26 @@ def test_a_log_may_have_more_segments_than_the_process_may_have_files(tmp_path: 
 
 def test_it_may_have_more_transaction_indexes_too(tmp_path: Path) -> None:
     _run(ABORTED_EVERYWHERE, str(tmp_path), "100", "64")
+
+
+def test_the_example_of_the_readme_begins_a_log_at_a_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was a RecursionError: nothing is above the first folder of a relative path."""
+    monkeypatch.chdir(tmp_path)
+    example = next(line for line in README.read_text().splitlines() if "PartitionLog.open(" in line)
+    (path,) = re.findall(r'PartitionLog\.open\("([^"/][^"]*)"\)', example)
+    table = pa.table({"key": [b"k"], "value": [b"v"]})
+    with kafkalog.PartitionLog.open(path) as log:
+        log.append_records(table, codec="zstd")
+    assert kafkalog.open(path).read("records").read_all().num_rows == 1
+
+
+def test_what_root_makes_in_the_log_directory_of_another_user_belongs_to_that_user(tmp_path: Path) -> None:
+    require_root()
+    os.chown(tmp_path, NOBODY, NOBODY)
+    with opened(tmp_path) as directory:
+        directory.open_log("orders", 0).append(batch())
+        lock = (tmp_path / ".lock").stat()
+    assert (lock.st_uid, lock.st_gid) == (NOBODY, NOBODY)
+    found = {str(path.relative_to(tmp_path)): path.stat() for path in tmp_path.rglob("*")}
+    assert {"orders-0", f"orders-0/{0:020d}.log", ".kafka_cleanshutdown", "recovery-point-offset-checkpoint"} <= found.keys()
+    assert {(status.st_uid, status.st_gid) for status in found.values()} == {(NOBODY, NOBODY)}

@@ -16,6 +16,7 @@ from kafkalog.log.engine.config import LogConfig
 from kafkalog.log.engine.partition_log import PartitionLog
 from kafkalog.log.engine.schedule import ManualClock
 from kafkalog.storage.fs import LocalFs, OpenFile
+from kafkalog.storage.ownership import Ownership
 from tests.engine.scenarios.payloads import batch, in_transaction, produced, records
 
 NOW = 1_700_000_000_000
@@ -27,10 +28,10 @@ class FailingFs(LocalFs):
 
     suffix: str | None = None
 
-    def open(self, path: str, *, create: bool = False) -> OpenFile:
+    def open(self, path: str, *, create: bool = False, like: Ownership | None = None) -> OpenFile:
         if self.suffix is not None and path.endswith(self.suffix):
             raise OSError(errno.EIO, os.strerror(errno.EIO), path)
-        return super().open(path, create=create)
+        return super().open(path, create=create, like=like)
 
     @contextmanager
     def failing(self, suffix: str) -> Iterator[None]:

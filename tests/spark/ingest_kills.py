@@ -20,6 +20,7 @@ import time
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
+from typing import Self
 
 from kafkalog.format.names import segment_file_name
 from kafkalog.format.reference import Record, encode_batch
@@ -49,8 +50,9 @@ sys.stdout.write("done\\n"); sys.stdout.flush(); sys.stdin.readline()
 class Logs:
     """A log directory that grows: many days, several segments, now and then a damaged batch and a tail that is not whole."""
 
-    def __init__(self, folder: Path, source: random.Random) -> None:
+    def __init__(self, folder: Path, source: random.Random, days: int = 6) -> None:
         self.folder = folder
+        self.days = days
         self.random = source
         self.next_offsets = [0] * PARTITIONS
         self.bases = [0] * PARTITIONS
@@ -75,7 +77,7 @@ class Logs:
         first = self.next_offsets[number]
         offsets = range(first, first + self.random.randint(1, 60))
         self.next_offsets[number] = offsets.stop
-        days = [self.random.randint(0, 5) for _ in offsets]
+        days = [self.random.randrange(self.days) for _ in offsets]
         records = [
             Record(offset, day * DAY_MS + offset, b"%d" % offset, self.random.randbytes(40))
             for offset, day in zip(offsets, days, strict=True)
@@ -89,36 +91,41 @@ class Logs:
 class Child:
     """An ingest in a session of its own, waiting for the word to begin."""
 
-    def __init__(self, source: Path, target: Path, master: str) -> None:
-        command = [sys.executable, "-c", CHILD, str(source), str(target), master, TASK_BYTES]
+    def __init__(self, command: list[str]) -> None:
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True
         )
-        assert self._line() == "ready"
 
-    def _line(self) -> str:
+    def ready(self) -> Self:
+        assert self.line() == "ready"
+        return self
+
+    def line(self) -> str:
         assert self.process.stdout is not None
         return self.process.stdout.readline().strip()
 
-    def begin(self) -> None:
+    def begin(self, word: str = "") -> None:
         assert self.process.stdin is not None
-        self.process.stdin.write("\n")
+        self.process.stdin.write(f"{word}\n")
         self.process.stdin.flush()
 
     def end(self) -> float:
         """Seconds until it is done."""
         begin = time.monotonic()
         self.begin()
-        assert self._line() == "done"
+        assert self.line() == "done"
         seconds = time.monotonic() - begin
         self.kill()
         return seconds
 
-    def kill(self) -> None:
-        """SIGKILL to the process and to everything that it started: Spark's workers leave its group, but not its session."""
+    def signal(self, number: signal.Signals) -> None:
+        """To the process and to everything that it started: Spark's workers leave its group, but not its session."""
         for member in session_members(self.process.pid):
             with suppress(ProcessLookupError):
-                os.kill(member, signal.SIGKILL)
+                os.kill(member, number)
+
+    def kill(self) -> None:
+        self.signal(signal.SIGKILL)
         self.process.wait()
         for stream in (self.process.stdin, self.process.stdout):
             if stream is not None:
@@ -173,14 +180,17 @@ class Campaign:
             self.logs.grow()
             if master not in self.seconds:
                 scratch = self.folder / "measured"
-                self.seconds[master] = Child(self.logs.folder, scratch, master).end()
+                self.seconds[master] = self._child(scratch, master).end()
             self._kill(master)
             while self.tally["kills"] < wanted and self.random.random() < 0.3:
                 self._kill(master)
             self._verify()
 
+    def _child(self, target: Path, master: str) -> Child:
+        return Child([sys.executable, "-c", CHILD, str(self.logs.folder), str(target), master, TASK_BYTES]).ready()
+
     def _kill(self, master: str) -> None:
-        child = Child(self.logs.folder, self.target, master)
+        child = self._child(self.target, master)
         before = self._commit_count()
         child.begin()
         time.sleep(self.random.uniform(0, self.seconds[master]))

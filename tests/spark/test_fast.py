@@ -51,7 +51,8 @@ def test_a_schema_is_the_projection(logs: Path, spark: Any) -> None:
 
 def test_other_tables_and_several_paths(logs: Path, spark: Any) -> None:
     paths = [logs / "orders-0", logs / "orders-1"]
-    frame = read_fast(paths, spark=spark, schema="record_count int", options={"table": "batches"})
+    options = {"table": "batches", "checkCrcs": "false"}  # one of them is damaged
+    frame = read_fast(paths, spark=spark, schema="record_count int", options=options)
     assert [row.record_count for row in frame.collect()] == [10, 10, 10, 10]
 
 

@@ -7,7 +7,6 @@ import gc
 import json
 import os
 import shutil
-import socket
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from kafkalog.format.reference import Record, encode_batch, encode_message
 from kafkalog.spark.errors import SparkSourceError
 from kafkalog.spark.ingestion import manifest, writing
 from kafkalog.spark.ingestion.buckets import split_by_time
+from kafkalog.spark.ingestion.lease import LEASE
 from kafkalog.spark.ingestion.writing import escaped
 from tests.spark.ingested import check_manifest, commits, damaged_rows, data_files, read_logs, read_table, take, write_orders
 from tests.unit import test_object_store as server
@@ -31,6 +31,12 @@ DAY = 24 * 3600 * 1000
 def append(folder: Path, base_offset: int, *entries: bytes) -> None:
     with (folder / f"{base_offset:020}.log").open("ab") as file:
         file.write(b"".join(entries))
+
+
+def other_batch(first_offset: int, count: int) -> bytes:
+    """A batch for the same offsets as `made_batch`, with other values."""
+    offsets = range(first_offset, first_offset + count)
+    return encode_batch([Record(offset, 1_700_000_000_000, b"key", b"other") for offset in offsets])
 
 
 def offsets(target: Path) -> list[int]:
@@ -229,15 +235,18 @@ def test_offsets_that_retention_removed_are_an_error_or_a_recorded_gap(logs: Pat
     assert take(logs, target).commit is None
 
 
-def test_a_partition_that_became_shorter_is_an_error_or_begins_anew(logs: Path, target: Path) -> None:
+def test_a_topic_created_again_by_an_old_broker_is_another_generation(logs: Path, target: Path) -> None:
+    """Before 2.8 no topic id says so; the records that are there tell."""
     take(logs, target)
     shutil.rmtree(logs / "orders-0")
-    write_segment(logs / "orders-0", 0, made_batch(0, 5))
-    with pytest.raises(SparkSourceError, match=r"KAFKALOG_DATA_LOSS: orders-0 .* the log now ends at 5"):
+    write_segment(logs / "orders-0", 0, other_batch(0, 5))
+    with pytest.raises(SparkSourceError, match=r"KAFKALOG_DATA_LOSS: orders-0 .* deleted and created again"):
         take(logs, target)
     before = len(data_files(target))
     assert take(logs, target, on_data_loss="continue").records == 5
     assert len(data_files(target)) == before + 1
+    again = [row for row in read_table(target, ["partition", "generation", "offset", "value"]) if row[1] == 1]
+    assert again == [(0, 1, offset, b"other") for offset in range(5)]
     check_manifest(target)
 
 
@@ -250,7 +259,7 @@ def test_a_topic_with_another_id_is_another_topic(logs: Path, target: Path) -> N
     take(logs, target)
     identify("b")
     append(logs / "orders-0", 100, made_batch(110))
-    with pytest.raises(SparkSourceError, match="the topic has another id"):
+    with pytest.raises(SparkSourceError, match="the topic was deleted and created again"):
         take(logs, target)
 
 
@@ -413,13 +422,13 @@ def test_a_published_run_is_completed_by_the_next(
         if len(done) == count:
             raise Died
 
-    def rename(before: str, after: str) -> None:
+    def rename(before: str, after: str, **folders: int) -> None:
         die_at(moved)
         done.append(after)
-        real(before, after)
+        real(before, after, **folders)
 
     monkeypatch.setattr(os, "rename", rename)
-    monkeypatch.setattr(shutil, "rmtree", lambda folder: die_at(2))
+    monkeypatch.setattr(shutil, "rmtree", lambda name, dir_fd: die_at(2))
     with pytest.raises(Died):
         take(logs, target)
     monkeypatch.undo()
@@ -550,17 +559,7 @@ def test_logs_and_tables_in_an_object_store(logs: Path, bucket: server.Bucket, t
     listed = bucket.client.list_objects_v2(Bucket="logs", Prefix="tables/")["Contents"]
     keys = [found["Key"].removeprefix("tables/") for found in listed if found["Size"]]
     expected = [path.relative_to(tmp_path / "local").as_posix() for path in data_files(tmp_path / "local")]
-    assert sorted(keys) == sorted([*expected, manifest.commit_path(1)])
-
-
-def test_a_claim_of_another_machine_on_an_object_store_is_honoured(logs: Path, bucket: server.Bucket) -> None:
-    holder = {"host": "elsewhere", "process": 1, "since": 0}
-    bucket.put("claimed/_kafkalog/claims/x.json", json.dumps(holder).encode())
-    with pytest.raises(SparkSourceError, match=r"KAFKALOG_TARGET_BUSY: .*process 1 on elsewhere.* remove s3://logs/claimed/_kaf"):
-        take(logs, "s3://logs/claimed")
-    holder = {"host": socket.gethostname(), "process": 1 << 30, "since": 0}  # one that no longer runs
-    bucket.put("claimed/_kafkalog/claims/x.json", json.dumps(holder).encode())
-    assert take(logs, "s3://logs/claimed").records == 130
+    assert sorted(keys) == sorted([*expected, manifest.commit_path(1), LEASE])
 
 
 def test_a_spark_session_runs_the_tasks(logs: Path, target: Path, spark: Any) -> None:
@@ -570,6 +569,16 @@ def test_a_spark_session_runs_the_tasks(logs: Path, target: Path, spark: Any) ->
     assert done[-1] == (summary.tasks, summary.tasks)
     assert read_table(target) == read_logs(logs)
     check_manifest(target)
+
+
+def test_the_jobs_of_the_caller_keep_their_group_and_their_description(logs: Path, target: Path, spark: Any) -> None:
+    context = spark.sparkContext
+    names = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
+    for given in (("mine", "my jobs", "false"), (None, None, None)):
+        for name, value in zip(names, given, strict=True):
+            context.setLocalProperty(name, value)
+        take(logs, target / str(given[0]), spark=spark)
+        assert tuple(map(context.getLocalProperty, names)) == given
 
 
 def test_an_error_in_a_task_comes_out_of_spark_as_it_is(logs: Path, target: Path, spark: Any) -> None:

@@ -55,7 +55,7 @@ def test_what_waits_in_a_swap_file_is_taken_once(tmp_path: Path, target: Path) -
     assert read_logs(tmp_path / "logs") == read_table(target)
 
 
-@pytest.mark.parametrize("spelling", ["file://{}/tables", "file://{}/a/../tables"])
+@pytest.mark.parametrize("spelling", ["file://{}/tables", "file:{}/tables", "file://{}/a/../tables"])
 def test_a_target_inside_the_source_is_refused_in_any_spelling(logs: Path, spelling: str) -> None:
     with pytest.raises(SparkSourceError, match=r"KAFKALOG_BAD_OPTION: option target=.* it lies in"):
         take(logs, spelling.format(logs))
@@ -79,6 +79,8 @@ def test_places_are_compared_however_they_are_spelled(path: str, folder: str, ex
 def test_a_target_as_uri_has_spaces_as_a_source_has_them(logs: Path, tmp_path: Path) -> None:
     take(logs, f"file://{tmp_path}/my%20tables")
     assert read_table(tmp_path / "my tables") == read_logs(logs)
+    again = take(f"file:{logs}", f"file:{tmp_path}/my%20tables")
+    assert (again.target, again.commit) == (str(tmp_path / "my tables"), None)
 
 
 def test_a_run_that_fails_leaves_no_files_behind(logs: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,6 +48,20 @@ def test_an_avro_record_without_fields_is_refused_before_anything_is_read(tmp_pa
         take(tmp_path / "logs", tmp_path / "tables", value="avro", schema=schema)
 
 
+def test_spark_reads_a_table_of_json_values_with_maps(tmp_path: Path, spark: Any) -> None:
+    values = [b'{"tags":{"a":1,"b":null},"id":7}', b'{"tags":"none"}', b'{"id":8}']
+    records = [Record(offset, 1_700_000_000_000, None, value) for offset, value in enumerate(values)]
+    write_segment(tmp_path / "logs" / "orders-0", 0, encode_batch(records))
+    summary = take(tmp_path / "logs", tmp_path / "tables", value="json", schema="id bigint, tags map<string, bigint>")
+    assert summary.undecoded == 1
+    table = spark.read.parquet(str(tmp_path / "tables"))
+    assert dict(table.select("value.*").dtypes) == {"id": "bigint", "tags": "map<string,bigint>"}
+    rows = {row.offset: (row.value, row.value_raw) for row in table.collect()}
+    assert (rows[0][0].id, rows[0][0].tags) == (7, {"a": 1, "b": None})
+    assert rows[1] == (None, values[1])
+    assert (rows[2][0].id, rows[2][0].tags) == (8, None)
+
+
 def test_json_values_that_contradict_each_other_do_not_stop_a_run(tmp_path: Path) -> None:
     values = [b'{"n":1}', b'{"n":"one"}', b'{"n":2}']
     records = [Record(offset, 1_700_000_000_000, None, value) for offset, value in enumerate(values)]

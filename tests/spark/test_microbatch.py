@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.errors import CorruptBatch
+from kafkalog.format.names import segment_file_name
 from kafkalog.spark.admission import limit_offsets
 from kafkalog.spark.errors import SparkSourceError
 from kafkalog.spark.live import LISTING_SECONDS, OBJECT_LISTING_SECONDS
@@ -20,7 +21,17 @@ from kafkalog.spark.options import for_stream, parse_options
 from kafkalog.storage.local import LocalStore
 from tests.spark.test_plan import read_part, read_splits
 from tests.unit import test_object_store as server
-from tests.unit.small_logs import FIRST_TIME, made_batch, marker, transactional_batch, write_segment
+from tests.unit.small_logs import (
+    FIRST_TIME,
+    LEFT_BY_COMPACTION,
+    made_batch,
+    marker,
+    transactional_batch,
+    write_half_swapped,
+    write_segment,
+)
+from tests.unit.test_follow import _complete_swap as complete_swap
+from tests.unit.test_follow import _locked_by_a_broker as locked_by_a_broker
 
 ONE, TWO = ("orders", 0), ("orders", 1)
 bucket = server.bucket
@@ -74,6 +85,73 @@ def logs(tmp_path: Path) -> Path:
 
 def active(logs: Path) -> Path:
     return logs / "orders-0" / "00000000000000000060.log"
+
+
+# -- topics that are asked for ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("available_now", [False, True])
+def test_a_restarted_stream_whose_topic_was_deleted_has_lost_data_and_goes_on_where_that_is_no_failure(
+    logs: Path, available_now: bool
+) -> None:
+    write_segment(logs / "payments-0", 0, made_batch(0))
+    start = {ONE: 100, TWO: 10, ("payments", 0): 5}
+    for partition in (0, 1):
+        shutil.rmtree(logs / f"orders-{partition}")
+
+    def restarted(**options: Any) -> MicroBatches:
+        given = {"path": str(logs), "subscribe": "orders,payments", **options}
+        found = MicroBatches(for_stream(parse_options(given)))
+        if available_now:
+            found.freeze()
+        return found
+
+    with pytest.raises(SparkSourceError, match=r"^KAFKALOG_DATA_LOSS: orders-[01] is gone, which was read up to offset"):
+        restarted().latest_offsets(start)
+    assert restarted(failOnDataLoss="false").latest_offsets(start) == {**start, ("payments", 0): 10}
+
+
+@pytest.mark.parametrize("available_now", [False, True])
+def test_a_mistyped_topic_is_refused_when_a_stream_begins_and_when_it_is_restarted(logs: Path, available_now: bool) -> None:
+    for start in (None, {ONE: 100, TWO: 10}):
+        batches = MicroBatches(for_stream(parse_options({"path": str(logs), "subscribe": "orders,oders"})))
+        if available_now:
+            batches.freeze()
+        with pytest.raises(SparkSourceError, match=r"no topic 'oders' here; did you mean orders\? there are: orders$"):
+            batches.initial_offsets() if start is None else batches.latest_offsets(start)
+
+
+# -- segments that a compaction finished ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+def test_a_finished_swap_file_on_a_dead_disk_is_read_and_not_again_when_it_gets_its_name(tmp_path: Path, isolation: str) -> None:
+    folder = write_half_swapped(tmp_path / "orders-0")
+    (tmp_path / ".lock").touch()  # a dead broker leaves it
+    stream = Stream(tmp_path, isolation=isolation)
+    start = stream.at
+    first = stream.advance()
+    assert stream.read(start, first) == LEFT_BY_COMPACTION
+    complete_swap(folder)
+    append(folder / segment_file_name(40), made_batch(60))
+    second = stream.advance()
+    assert (first, second) == ({ONE: 60}, {ONE: 70})
+    assert stream.read(first, second) == list(range(60, 70))
+    assert Stream(tmp_path, isolation=isolation).read(start, second) == [*LEFT_BY_COMPACTION, *range(60, 70)]
+
+
+def test_beside_a_live_broker_a_stream_waits_until_a_swap_file_has_its_name(tmp_path: Path) -> None:
+    folder = tmp_path / "orders-0"
+    write_segment(folder, 0, made_batch(0))
+    stream = Stream(tmp_path)
+    start, first = stream.at, stream.advance()
+    shutil.rmtree(folder)
+    write_half_swapped(folder)
+    with locked_by_a_broker(tmp_path):
+        assert stream.advance() == first
+        complete_swap(folder)
+        assert stream.read(first, stream.advance()) == LEFT_BY_COMPACTION
+        assert Stream(tmp_path).at == start
 
 
 # -- offsets -----------------------------------------------------------------------------------------------------------------

@@ -324,11 +324,20 @@ def test_a_topic_that_is_not_there_is_refused_with_those_that_are(tmp_path: Path
         plan(two_topics(tmp_path), subscribe="orders,gone")
 
 
+def test_a_mistyped_topic_among_many_is_answered_with_the_nearest_and_a_short_list(tmp_path: Path) -> None:
+    for number in range(30):
+        write_segment(tmp_path / f"topic{number:02}-0", 0, made_batch(0))
+    with pytest.raises(SparkSourceError) as caught:
+        plan(tmp_path, subscribe="topic_07")
+    assert "no topic 'topic_07' here; did you mean topic07? there are: topic00, topic01, " in str(caught.value)
+    assert str(caught.value).endswith("topic19 and 10 more")
+
+
 BAD: list[tuple[dict[str, str], str]] = [
     ({}, "option path is missing"),
     ({"path": "/a", "paths": '["/b"]'}, "option paths="),
-    ({"paths": "/b"}, "option paths='/b': a JSON list"),
-    ({"path": "/a", "table": "record"}, "option table='record': allowed are records, batches"),
+    ({"paths": "/b"}, "option paths='/b': allowed is a JSON list"),
+    ({"path": "/a", "table": "rows"}, "option table='rows': allowed are records, batches"),
     ({"path": "/a", "mode": "strict"}, "option mode='strict': allowed are FAILFAST, PERMISSIVE, DROPMALFORMED"),
     ({"path": "/a", "isolation": "dirty"}, "option isolation='dirty': allowed are read_uncommitted, read_committed"),
     ({"path": "/a", "isolation": "read_committed", "kafka.isolation.level": "read_uncommitted"}, "contradicts"),
@@ -350,7 +359,52 @@ BAD: list[tuple[dict[str, str], str]] = [
     ({"path": "/a", "table": "segments", "startingOffsets": "earliest"}, "not allowed with table='segments'"),
     ({"path": "/a", "kafka.auto.offset.reset": "latest"}, "option kafka.auto.offset.reset='latest': not allowed"),
     ({"path": "/a", "startingOffset": "5"}, "did you mean startingOffsets?"),
+    ({"path": "/a", "checkCrcs": "false"}, "option checkCrcs='false': records are always checked; allowed with table=batches"),
+    (
+        {"path": "/a", "table": "batches", "checkCrcs": "false", "mode": "PERMISSIVE"},
+        "option checkCrcs='false': not allowed with mode='PERMISSIVE', which finds damage by checksums",
+    ),
+    ({"path": "/a", "table": "batches", "checkCrcs": "false", "kafka.check.crcs": "true"}, "contradicts kafka.check.crcs='true'"),
+    ({"path": "file://other/a"}, "option path='file://other/a': file://other/a: a file on another machine"),
 ]
+
+SLIPS: list[tuple[dict[str, str], str]] = [
+    (
+        {"startingOffsets": "earlest"},
+        "option startingOffsets='earlest': did you mean earliest? Allowed are earliest, latest and JSON such as {",
+    ),
+    ({"startingOffsets": "beginning"}, "option startingOffsets='beginning': allowed are earliest, latest and JSON such as {"),
+    ({"endingOffsets": "lastest"}, "option endingOffsets='lastest': did you mean latest? Allowed are latest and JSON such as {"),
+    ({"startingOffsets": '{"orders": 5}'}, "allowed are earliest, latest and JSON such as"),
+    ({"startingOffsetsByTimestamp": "latest"}, "option startingOffsetsByTimestamp='latest': allowed is JSON such as {"),
+    ({"mode": "failfest"}, "option mode='failfest': did you mean FAILFAST? Allowed are FAILFAST, PERMISSIVE, DROPMALFORMED"),
+    ({"isolation": "commited"}, "option isolation='commited': did you mean read_committed? Allowed are read_uncommitted, "),
+    ({"isolation": "read-committed"}, "did you mean read_committed?"),
+    ({"table": "record"}, "option table='record': did you mean records? Allowed are records, batches"),
+    ({"upTo": "highwatermarks"}, "option upTo='highwatermarks': did you mean highWatermark? Allowed are logEnd, highWatermark"),
+    ({"includeHeaders": "ture"}, "option includeHeaders='ture': did you mean true? Allowed are true, false"),
+    ({"assign": "orders"}, 'allowed is JSON such as {"orders": [0, 1]}; subscribe takes names of topics'),
+    ({"paths": "/b"}, "option paths='/b': allowed is a JSON list of paths such as [\"/a\", \"/b\"]; path takes a single one"),
+    (
+        {"startingTimestamp": "2026-01-01"},
+        "option startingTimestamp='2026-01-01': allowed are milliseconds since 1970; in UTC that is 1767225600000",
+    ),
+    ({"endingTimestamp": "2026-01-01T12:00:00+01:00"}, "milliseconds since 1970; that is 1767265200000"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), SLIPS)
+def test_a_slip_of_the_pen_gets_the_words_that_are_allowed_and_the_nearest(options: dict[str, str], message: str) -> None:
+    path = {} if "paths" in options else {"path": "/a"}
+    with pytest.raises(SparkSourceError, match="^KAFKALOG_BAD_OPTION: .*" + re.escape(message)):
+        parse_options({**path, **options})
+
+
+@pytest.mark.parametrize("scheme", ["file:", "file://", "FILE://localhost"])
+def test_a_file_uri_is_a_path_like_any_other(folder: Path, scheme: str) -> None:
+    parsed = parse_options({"path": f"{scheme}{folder}"})
+    assert parsed.paths == (str(folder),)
+    assert plan_splits(parsed, 1) == plan(folder)
 
 
 @pytest.mark.parametrize(("options", "message"), BAD)
@@ -368,7 +422,7 @@ BAD_IN_STREAMS: list[tuple[dict[str, str], str]] = [
     ({"maxBytesPerTrigger": "1k"}, "option maxBytesPerTrigger='1k'"),
     ({"minOffsetsPerTrigger": "6", "maxOffsetsPerTrigger": "5"}, "option minOffsetsPerTrigger=6: not allowed above maxOffsets"),
     ({"maxTriggerDelay": "soon"}, "option maxTriggerDelay='soon': allowed is a time such as 30s"),
-    ({"upTo": "end"}, "option upTo='end': allowed are logEnd, highWatermark"),
+    ({"upTo": "now"}, "option upTo='now': allowed are logEnd, highWatermark"),
 ]
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from kafkalog.spark.microbatch import LINEAGE
 from tests.conftest import require, unavailable
 from tests.interop.live.broker import ROOT, resolve_jars, running_broker
 from tests.spark import topics
@@ -221,4 +222,5 @@ def test_a_stream_gives_the_rows_and_offsets_of_sparks_own_kafka_source(
         assert len(batches) > 1
         ends[name] = json.loads(batches[-1].read_text().splitlines()[-1])
     assert rows["kafkalog"].equals(rows["kafka"])
+    assert ends["kafkalog"].pop(LINEAGE)
     assert ends["kafkalog"] == ends["kafka"]

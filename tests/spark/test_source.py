@@ -12,7 +12,11 @@ import pytest
 
 import kafkalog
 from kafkalog.format.reference import Record, encode_batch
+from kafkalog.spark.errors import SparkSourceError
+from kafkalog.spark.options import for_batch, parse_options
+from kafkalog.spark.plan import plan_splits
 from kafkalog.tables.schemas import TABLES
+from tests.conftest import require
 from tests.spark.compare import compare_era
 from tests.unit import test_object_store as server
 from tests.unit.small_logs import FIRST_TIME, compress, made_batch, made_records, read_rows, write_segment
@@ -153,7 +157,7 @@ def test_offsets_select_and_splits_follow_min_partitions(logs: Path, load: Load)
 
 def test_a_bad_option_fails_at_load_with_its_name_its_value_and_what_is_allowed(logs: Path, load: Load) -> None:
     message = raised(lambda: load(logs, startingOffsets="first"))
-    assert "KAFKALOG_BAD_OPTION: option startingOffsets='first': allowed is JSON" in message
+    assert "KAFKALOG_BAD_OPTION: option startingOffsets='first': allowed are earliest, latest and JSON" in message
     # Only the first action tells Spark's Python side that it is a batch read.
     message = raised(lambda: load(logs, startingOffsets="latest").count())
     assert "KAFKALOG_BAD_OPTION: option startingOffsets='latest': not allowed in a batch read" in message
@@ -248,10 +252,49 @@ def test_dropmalformed_leaves_bad_batches_out(logs: Path, load: Load) -> None:
     assert sorted(offsets(load(logs, mode="DROPMALFORMED", assign='{"orders":[0]}'))) == [*range(30), *range(40, 110)]
 
 
+BATCHES = {"table": "batches", "assign": '{"orders":[0]}'}
+
+
+@pytest.mark.parametrize("division", [{}, {"maxPartitionBytes": 400}])
+def test_the_modes_agree_on_a_wrong_checksum_in_the_table_of_batches(
+    logs: Path, load: Load, division: dict[str, int]
+) -> None:
+    file, position, size = damaged(logs)
+    for schema in ("base_offset long", "base_offset long, crc_valid boolean"):
+        frame = load(logs, schema, **BATCHES, **division)
+        assert f"KAFKALOG_CORRUPT_BATCH: file={file} position={position} reason=crc" in raised(frame.collect)
+    kept = [(offset,) for offset in (*range(0, 30, 10), *range(40, 110, 10))]
+    dropped = load(logs, "base_offset long", mode="DROPMALFORMED", **BATCHES, **division)
+    assert sorted(map(tuple, dropped.collect())) == kept
+    rows = load(logs, f"base_offset long, {CORRUPT}", mode="PERMISSIVE", **BATCHES, **division).collect()
+    assert sorted((row.base_offset,) for row in rows if row._corrupt_record is None) == kept
+    (bad,) = [row._corrupt_record for row in rows if row._corrupt_record is not None]
+    assert (bad.position, bad.length) == (position, size)
+    # Offsets that leave it out do not meet it.
+    assert load(logs, "base_offset long", **BATCHES, startingOffsets='{"orders":{"0":40}}').count() == 7
+
+
+def test_without_checksums_a_batch_counts_by_its_header_alone(logs: Path, load: Load) -> None:
+    damaged(logs)
+    for option in ("checkCrcs", "kafka.check.crcs"):
+        found = load(logs, "base_offset long, crc_valid boolean", **BATCHES, **{option: "false"}).collect()
+        assert sorted(map(tuple, found)) == [(offset, offset != 30) for offset in range(0, 110, 10)]
+
+
 def test_a_torn_tail_of_the_newest_segment_is_no_damage(logs: Path, load: Load) -> None:
     with (logs / "orders-0" / "00000000000000000100.log").open("ab") as stream:
         stream.write(made_batch(110)[:40])
     assert load(logs, assign='{"orders":[0]}').count() == 110
+    assert load(logs, "base_offset long", **BATCHES).count() == 11
+
+
+def test_a_last_entry_that_power_loss_left_with_a_hole_is_no_damage_in_any_table(logs: Path, load: Load) -> None:
+    torn = bytearray(made_batch(110, 400))
+    torn[-1100:] = bytes(1100)  # a whole sector of zeros among them
+    with (logs / "orders-0" / "00000000000000000100.log").open("ab") as stream:
+        stream.write(torn)
+    assert load(logs, assign='{"orders":[0]}').count() == 110
+    assert load(logs, "base_offset long", **BATCHES).count() == 11
 
 
 # -- files that change -------------------------------------------------------------------------------------------------------
@@ -274,6 +317,32 @@ def test_a_file_that_retention_removed_is_left_out_where_data_loss_is_no_failure
     assert frame.count() == 110
     (logs / "orders-0" / "00000000000000000000.log").unlink()
     assert offsets(frame) == list(range(100, 110))
+
+
+@pytest.mark.parametrize("table", ["records", "batches", "segments", "epochs"])
+@pytest.mark.parametrize("place", [".", "orders-0"])
+def test_a_folder_that_is_gone_when_a_task_comes_is_left_out_where_data_loss_is_no_failure(
+    logs: Path, table: str, place: str
+) -> None:
+    require("pyspark")
+    from pyspark.sql.types import IntegerType, StructField, StructType
+
+    from kafkalog.spark.columns import Projection
+    from kafkalog.spark.reading import read_split
+
+    def rows(**choices: str) -> int:
+        options = for_batch(parse_options({"path": str(logs / place), "table": table, **choices}))
+        projection = Projection.of(StructType([StructField("partition", IntegerType())]), options)
+        splits = plan_splits(options, 1)
+        (logs / "orders-0").rename(logs / "elsewhere")
+        try:
+            return sum(batch.num_rows for split in splits for batch in read_split(split, projection, options))
+        finally:
+            (logs / "elsewhere").rename(logs / "orders-0")
+
+    with pytest.raises(SparkSourceError, match="orders-0"):
+        rows()
+    assert (rows(failOnDataLoss="false") == 0) == (place == "orders-0")
 
 
 def test_a_newest_segment_that_grows_is_read_up_to_where_it_ended(logs: Path, load: Load) -> None:

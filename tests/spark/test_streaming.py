@@ -10,6 +10,10 @@ from typing import Any
 
 import pytest
 
+from kafkalog.spark import lag
+from kafkalog.spark.errors import SparkSourceError
+from kafkalog.spark.options import for_stream, parse_options
+from tests.conftest import require
 from tests.golden.expected import read_eras
 from tests.spark.compare import as_expected
 from tests.spark.test_source import KAFKA_SCHEMA, raised
@@ -135,6 +139,34 @@ def test_a_micro_batch_that_failed_is_repeated_with_the_same_rows(logs: Path, st
     append(logs, made_batch(100))
     found = streams.run(logs, maxOffsetsPerTrigger=1000)
     assert found == [both(range(50, 100), range(5, 10)), both(range(100, 110))]
+
+
+@pytest.mark.parametrize("written", ['{"logOffset":5}', "5", '{"orders":{"zero":5}}', '{"orders":{"0":null}}', "[]"])
+def test_the_checkpoint_of_another_kind_of_source_is_refused(logs: Path, written: str) -> None:
+    require("pyspark")
+    from pyspark.sql.types import LongType, StructField, StructType
+
+    from kafkalog.spark.streaming import KafkaLogStreamReader
+
+    reader = KafkaLogStreamReader(for_stream(parse_options({"path": str(logs)})), StructType([StructField("offset", LongType())]))
+    message = r"^KAFKALOG_BAD_OPTION: option checkpointLocation: it holds .* no offsets of topics"
+    with pytest.raises(SparkSourceError, match=message):
+        reader.latestOffset(json.loads(written), reader.getDefaultReadLimit())
+    with pytest.raises(SparkSourceError, match=message):
+        reader.partitions(json.loads(written), json.loads(written))
+
+
+def test_the_lag_of_each_micro_batch_follows_from_its_progress(logs: Path, streams: Streams) -> None:
+    query = streams.start(logs, "offset long", maxOffsetsPerTrigger=55)
+    assert query.awaitTermination(SECONDS)
+    lags = [lag(each)[0] for each in query.recentProgress if each["numInputRows"]]
+    assert [each.total for each in lags] == [55, 0]
+    assert lags[0].metrics == {
+        "minOffsetsBehindLatest": "5",
+        "maxOffsetsBehindLatest": "50",
+        "avgOffsetsBehindLatest": "27.5",
+    }
+    assert lag(query.lastProgress)[0].offsets_behind == {("orders", 0): 0, ("orders", 1): 0}
 
 
 def test_a_new_stream_from_latest_gives_only_what_comes(logs: Path, streams: Streams) -> None:

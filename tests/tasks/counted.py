@@ -131,8 +131,9 @@ def count_entry(counted: Counted, topic: str, number: int, entry: Entry, *, is_a
         share = passed * size // total - given
         given += share
         add(counted.hours[None if record.timestamp < 0 else record.timestamp // HOUR_MS * HOUR_MS], share)
-        for name, value in record.headers:
-            add(counted.headers[None, name], share * (len(name) + len(value or b"") + 2) // weight(record))
+        for at, (name, value) in enumerate(record.headers):
+            is_first = name not in [earlier for earlier, _ in record.headers[:at]]
+            add(counted.headers[None, name], share * (len(name) + len(value or b"") + 2) // weight(record), int(is_first))
         if not (entry.magic == 2 and entry.attributes & batch.CONTROL):
             count_key(counted, topic, number, record, share, is_aborted=is_aborted)
 

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.fs as fs
 import pytest
 
 import kafkalog
 from kafkalog import codecs
-from kafkalog.format.names import segment_file_name
+from kafkalog.format.names import is_own_name, segment_file_name
 from kafkalog.format.reference import Record, encode_batch, encode_message, encode_wrapper
-from kafkalog.storage.local import LocalFile
+from kafkalog.storage.local import LocalFile, LocalStore, storage_error
 from kafkalog.tasks.listing import PartitionListing, list_logs
+from kafkalog.tasks.ratio import places_for
 from tests.golden import sets
 from tests.golden.expected import read_eras
 
@@ -135,9 +140,113 @@ def test_an_object_store_gives_the_same(tmp_path: Path) -> None:
     store = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
     for deep in (False, True):
         here, there = only(tmp_path, deep=deep), list_logs("orders-0", filesystem=store, deep=deep).partitions[0]
-        assert replace(here, folder="") == replace(there, folder="")
+        assert here.apparent_size == there.apparent_size == there.disk_size  # a store of objects has no blocks
+        assert replace(here, folder="", disk_size=0) == replace(there, folder="", disk_size=0)
     explanation = kafkalog.explain("orders-0", offset=5, filesystem=store)
     assert (explanation.start, explanation.problems) == (0, [])
+
+
+def noise(size: int, seed: int) -> bytes:
+    """Text that compresses to about a half."""
+    return random.Random(seed).randbytes(size // 2).hex().encode()
+
+
+def uneven(folder: Path) -> Path:
+    """Segments that begin with a batch of one value repeated, as a topic's first test messages do; ordinary ones follow."""
+    for base in (0, 1000, 2000):
+        first = encode_batch([Record(base, 1, b"k", b"same" * 50_000)], codec=codecs.ZSTD, compress=squeeze)
+        rest = (Record(base + at, 1, b"k", noise(30_000, base + at)) for at in range(1, 40))
+        write(folder, base, first, *(encode_batch([each], codec=codecs.ZSTD, compress=squeeze) for each in rest))
+    return folder
+
+
+def test_a_ratio_is_not_that_of_the_first_batches_and_says_whether_it_is_estimated(tmp_path: Path) -> None:
+    uneven(tmp_path / "orders-0")
+    exact, glance = only(tmp_path, deep=True), only(tmp_path)
+    assert exact.compression_ratio_exact
+    assert exact.compression_ratio == kafkalog.profile(tmp_path).total.ratio
+    assert not glance.compression_ratio_exact
+    assert exact.compression_ratio is not None
+    assert glance.compression_ratio == pytest.approx(exact.compression_ratio, rel=0.15)
+
+
+def test_the_ratio_of_a_topic_counts_its_uncompressed_partitions(tmp_path: Path) -> None:
+    write(tmp_path / "orders-0", 0, batch_at(0, 50, codecs.ZSTD))
+    write(tmp_path / "orders-1", 0, batch_at(0, 50))
+    truth = kafkalog.profile(tmp_path).total.ratio
+    for deep in (False, True):
+        (topic,) = list_logs(tmp_path, deep=deep).topics
+        assert topic.compression_ratio == pytest.approx(truth)
+        assert topic.compression_ratio_exact is deep
+    (plain,) = list_logs(tmp_path / "orders-1").topics
+    assert plain.compression_ratio is None
+
+
+@pytest.mark.parametrize("preallocated", [False, True])
+def test_a_ratio_is_estimated_at_places_that_an_index_names(tmp_path: Path, preallocated: bool) -> None:
+    values = [b"same" * 5_000] * 50 + [noise(20_000, at) for at in range(300)]
+    table = pa.table({"value": pa.array(values, pa.binary())})
+    kafkalog.append(table, tmp_path / "orders-0", codec="zstd", transaction="commit")
+    index = tmp_path / "orders-0" / segment_file_name(0, "index")
+    if preallocated:
+        os.truncate(index, 10 << 20)
+    exact, glance = only(tmp_path / "orders-0", deep=True), only(tmp_path / "orders-0")
+    assert exact.compression_ratio is not None
+    assert not glance.compression_ratio_exact
+    assert glance.compression_ratio == pytest.approx(exact.compression_ratio, rel=0.15)
+
+
+def test_a_glance_at_many_partitions_takes_fewer_places_of_each() -> None:
+    assert [places_for(count) for count in (0, 1, 32, 100, 10_000)] == [16, 16, 16, 5, 3]
+
+
+def test_sparse_index_files_count_on_the_disk_with_what_they_take(tmp_path: Path) -> None:
+    write(tmp_path / "orders-0", 0, batch_at(0))
+    for kind in ("index", "timeindex"):
+        write(tmp_path / "orders-0", 0, suffix=kind)
+        os.truncate(tmp_path / "orders-0" / segment_file_name(0, kind), 10 << 20)
+    found = only(tmp_path)
+    assert found.apparent_size == found.size + (20 << 20)
+    assert found.disk_size == (tmp_path / "orders-0" / segment_file_name(0)).stat().st_blocks * 512
+    disk = kafkalog.profile(tmp_path).disk
+    assert (disk.index_bytes, disk.index_disk_bytes) == (20 << 20, 0)
+    assert disk.disk_bytes == disk.log_disk_bytes == found.disk_size
+
+
+def test_a_file_that_cannot_be_read_is_one_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "orders-0", 0, batch_at(0, 5, codecs.ZSTD))
+    write(tmp_path / "orders-0", 5, batch_at(5, 5, codecs.ZSTD))
+
+    def refuse(self: Any, position: int, target: memoryview) -> int:
+        raise storage_error(self.path, f"reading {len(target)} bytes at byte {position} failed", OSError(errno.EIO, "x"))
+
+    unread = LocalStore.open
+
+    def open_or_refuse(self: LocalStore, path: str) -> LocalFile:
+        if path.endswith(segment_file_name(5)):
+            raise storage_error(path, "opening failed", PermissionError(errno.EACCES, "x"))
+        return unread(self, path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalStore, "open", open_or_refuse)
+        for deep in (False, True):
+            found = only(tmp_path, deep=deep)
+            assert len(found.problems) == 1, found.problems
+            assert found.unreadable
+    monkeypatch.setattr(LocalFile, "read_into", refuse)
+    assert len(only(tmp_path).problems) == 2  # one of each file
+
+
+def test_the_notes_of_kafkalog_itself_are_not_those_of_strangers(tmp_path: Path) -> None:
+    kafkalog.append(pa.table({"value": pa.array([b"x"])}), tmp_path / "orders-0")
+    (tmp_path / ".orders-1.inprogress").mkdir()
+    (tmp_path / "notes.txt").write_text("mine")
+    listing = list_logs(tmp_path)
+    assert listing.other_names == ("notes.txt",)
+    assert listing.own_names == (".orders-0.append.json", ".orders-1.inprogress")
+    for command in ("convert", "compact", "recover"):
+        assert is_own_name(f"orders-0.{command}.json")
+    assert is_own_name("orders-0.salvage.jsonl")
 
 
 def test_many_segments_are_listed_without_reading_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

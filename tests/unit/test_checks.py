@@ -15,6 +15,7 @@ from kafkalog.format.reference import Record, encode_batch
 from kafkalog.format.snapshot import PRODUCERS, encode_snapshot
 from kafkalog.log.checks import partition as checks
 from kafkalog.log.checks.finding import Finding
+from kafkalog.tasks.verify import verify
 from tests.unit.small_logs import FIRST_TIME, made_batch, marker, read_rows, transactional_batch, write_segment
 
 TOPIC_IDS = ("AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg")
@@ -248,3 +249,62 @@ def test_a_single_file_is_held_against_itself_alone(tmp_path: Path) -> None:
     assert codes(log) == []
     with pytest.raises(kafkalog.UsageError, match="give the folder"):
         kafkalog.verify(log.with_suffix(".index"))
+
+
+def test_an_abort_marker_that_is_in_the_log_before_its_index_entry_is_no_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker appends the marker first, and the folder was listed before either."""
+    folder = tmp_path / "orders-0"
+    log = write_log(folder, 0, transactional_batch(0, 3, producer_id=7))
+    logs = kafkalog.open(folder)
+    with log.open("ab") as file:
+        file.write(marker(3, producer_id=7, commit=False))
+    entry = struct.pack(">hqqqq", 0, 7, 0, 3, 4)
+
+    def catch_up(seconds: float) -> None:
+        log.with_suffix(".txnindex").write_bytes(entry)
+
+    monkeypatch.setattr("kafkalog.log.checks.live.time.sleep", catch_up)
+    assert not list(verify(logs))
+
+
+def test_an_index_entry_that_a_broker_at_work_never_writes_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "orders-0"
+    log = write_log(folder, 0, transactional_batch(0, 3, producer_id=7), marker(3, producer_id=7, commit=False))
+    logs = kafkalog.open(folder)
+    appended = [made_batch(4 + number, 1) for number in range(20)]
+
+    def go_on(seconds: float) -> None:
+        with log.open("ab") as file:
+            file.write(appended.pop(0))
+
+    go_on(0)
+    monkeypatch.setattr("kafkalog.log.checks.live.time.sleep", go_on)
+    assert [finding.reason for finding in verify(logs)] == ["index-mismatch"]
+
+
+def test_a_segment_that_is_rolled_and_deleted_while_verify_runs_is_no_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "orders-0"
+    first = write_log(folder, 0, made_batch(0))
+    write_log(folder, 10, made_batch(10))
+    logs = kafkalog.open(folder)
+    for path in folder.glob(first.with_suffix(".*").name):
+        path.unlink()
+    write_log(folder, 20, made_batch(20))
+    monkeypatch.setattr("kafkalog.log.checks.live.time.sleep", lambda seconds: None)
+    assert not list(verify(logs))
+
+
+def test_of_a_log_that_cannot_be_read_only_that_is_said(tmp_path: Path) -> None:
+    folder = tmp_path / "orders-0"
+    log = write_log(folder, 0, *(made_batch(at) for at in range(0, 50, 10)), index=struct.pack(">ii", 19, 200))
+    write_log(folder, 50, made_batch(50))
+    log.with_suffix(".timeindex").write_bytes(struct.pack(">qi", FIRST_TIME + 49, 49))
+    log.rename(tmp_path / "elsewhere")
+    log.symlink_to(tmp_path / "elsewhere")  # which no permission of root's gets around
+    found = kafkalog.verify(folder)
+    assert {finding.reason for finding in found} <= {"unreadable", "not-a-file", "orphan"}
+    assert found.errors

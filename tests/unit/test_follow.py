@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,17 @@ import pytest
 import kafkalog
 from kafkalog.format.names import segment_file_name
 from kafkalog.log.headers import replay_transactions
-from tests.unit.small_logs import made_batch, marker, read_offsets, transactional_batch, write_segment
+from kafkalog.storage.fs import LocalFs
+from kafkalog.storage.lock import is_broker_running
+from tests.unit.small_logs import (
+    LEFT_BY_COMPACTION,
+    made_batch,
+    marker,
+    read_offsets,
+    transactional_batch,
+    write_half_swapped,
+    write_segment,
+)
 
 
 class Steps:
@@ -123,6 +136,74 @@ def test_records_behind_a_segment_that_vanishes_for_a_moment_are_not_lost(tmp_pa
         file.rename(away / file.name)
     found += [offset for batch in batches for offset in batch.column(0).to_pylist()]
     assert found == list(range(30))
+
+
+@contextmanager
+def _locked_by_a_broker(log_directory: Path) -> Iterator[None]:
+    """Another process holds the lock of the log directory, as a broker does."""
+    hold = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", hold, str(log_directory / ".lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        yield
+        holder.communicate()
+
+
+def _complete_swap(folder: Path) -> None:
+    """What a broker does next: the second of the two old segments goes, and the new one gets its name."""
+    (folder / segment_file_name(20)).rename(folder / f"{segment_file_name(20)}.deleted")
+    (folder / f"{segment_file_name(0)}.swap").rename(folder / segment_file_name(0))
+
+
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+def test_a_finished_swap_file_on_a_dead_disk_is_followed_and_not_again_when_it_gets_its_name(
+    tmp_path: Path, isolation: str
+) -> None:
+    folder = write_half_swapped(tmp_path / "orders-0")
+    (tmp_path / ".lock").touch()  # a dead broker leaves it
+    assert _followed(tmp_path, isolation=isolation) == LEFT_BY_COMPACTION
+    grown = _append(folder / segment_file_name(40), made_batch(60))
+    steps = (lambda: None, lambda: _complete_swap(folder), grown)
+    assert _followed(tmp_path, *steps, isolation=isolation) == [*LEFT_BY_COMPACTION, *range(60, 70)]
+
+
+def test_a_newest_segment_in_a_swap_file_is_followed_on_when_it_gets_its_name(tmp_path: Path) -> None:
+    batches = transactional_batch(0, 3, 1), marker(3, 1, commit=False), transactional_batch(4, 2, 1, base_sequence=3)
+    path = write_segment(tmp_path / "orders-0", 0, *batches)
+    waiting = path.with_name(f"{path.name}.swap")
+    path.rename(waiting)
+    steps = (lambda: None, lambda: waiting.rename(path), _append(path, marker(6, 1, commit=True) + made_batch(7, 1)))
+    assert _followed(tmp_path, *steps, isolation="read_committed") == [4, 5, 7]
+
+
+def test_records_that_a_live_broker_is_about_to_put_in_place_are_not_stepped_over(tmp_path: Path) -> None:
+    folder = write_half_swapped(tmp_path / "orders-0")
+    with _locked_by_a_broker(tmp_path):
+        assert _followed(tmp_path, lambda: None, lambda: _complete_swap(folder)) == LEFT_BY_COMPACTION
+
+
+def test_a_swap_file_that_stays_beside_a_live_broker_is_taken_after_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_half_swapped(tmp_path / "orders-0")
+    monkeypatch.setattr("kafkalog.log.interrupted.SETTLED_SECONDS", 0.2)
+    with _locked_by_a_broker(tmp_path):
+        started = time.monotonic()
+        assert _followed(tmp_path) == LEFT_BY_COMPACTION
+        assert time.monotonic() - started >= 0.2
+
+
+def test_to_ask_whether_a_broker_runs_neither_takes_nor_drops_a_lock(tmp_path: Path) -> None:
+    assert is_broker_running(str(tmp_path)) is False
+    assert not list(tmp_path.iterdir())
+    with _locked_by_a_broker(tmp_path):
+        assert is_broker_running(str(tmp_path)) is True
+    assert is_broker_running(str(tmp_path)) is False
+    with LocalFs().broker_lock(str(tmp_path)):
+        assert is_broker_running(str(tmp_path)) is True
+        ask = f"from kafkalog.storage.lock import is_broker_running; print(is_broker_running({str(tmp_path)!r}))"
+        assert subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True).stdout.strip() == "True"
 
 
 def test_a_folder_that_stays_away_is_an_error(tmp_path: Path) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import random
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import numpy as np
@@ -95,3 +97,12 @@ def test_records_are_the_same_without_the_native_functions(tmp_path: Path) -> No
 def test_a_missing_library_or_symbol_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     assert native._find("no_such_package.at_all", "crc32_iscsi") is None
     assert native._find("isal.isal_zlib", "no_such_function") is None
+
+
+def test_a_module_that_another_thread_is_importing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error was: lz4.block._block.__spec__ is None. It is in sys.modules before it is whole."""
+    for module in ("lz4.block._block", "isal.isal_zlib"):
+        with monkeypatch.context() as patch:
+            importlib.import_module(module)
+            patch.setitem(sys.modules, module, types.ModuleType(module))  # as it is then: without a spec
+            assert native._library(module) is not None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import re
 import socket
@@ -20,6 +19,7 @@ from pyarrow import fs
 from kafkalog.errors import KafkaLogError, LimitExceeded, SegmentChanged, StorageError, UnsupportedFormat, UsageError
 from kafkalog.storage import LocalStore, open_store
 from kafkalog.storage.object_store import ObjectStore
+from tests.s3_server import S3Server
 
 SEGMENT = "00000000000000000000.log"
 CONTENT = bytes(range(256)) * 1024
@@ -88,13 +88,9 @@ def bucket() -> Iterator[Bucket]:
     if os.environ.get("KAFKALOG_REQUIRE_ALL") != "1":
         pytest.importorskip("moto.server", reason="moto's server is not installed")
     import boto3
-    from moto.server import ThreadedMotoServer
 
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    server_port = server.get_host_and_port()[1]
-    proxy = CountingProxy(server_port)
+    server = S3Server()
+    proxy = CountingProxy(server.port)
     endpoint = f"http://127.0.0.1:{proxy.start()}"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AWS_ACCESS_KEY_ID", "test")
@@ -102,7 +98,7 @@ def bucket() -> Iterator[Bucket]:
         patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
         patch.setenv("AWS_ENDPOINT_URL", endpoint)
         patch.delenv("AWS_PROFILE", raising=False)
-        client = boto3.client("s3", endpoint_url=f"http://127.0.0.1:{server_port}", region_name="us-east-1")
+        client = boto3.client("s3", endpoint_url=server.endpoint, region_name="us-east-1")
         client.create_bucket(Bucket="logs")
         found = Bucket(client, proxy, endpoint)
         found.put(f"data/orders-0/{SEGMENT}", CONTENT)

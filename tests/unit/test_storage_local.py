@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kafkalog.errors import LimitExceeded, SegmentChanged, StorageError, UnsupportedFormat, UsageError
-from kafkalog.storage import LocalStore, Store, open_store
+from kafkalog.storage import LocalStore, Store, local_path, open_store
 
 CONTENT = bytes(range(256)) * 64
 
@@ -45,13 +45,21 @@ def test_a_listing_is_sorted_and_tells_kinds_and_sizes(folder: Path) -> None:
     assert entry.problem == ""
 
 
-def test_a_file_that_vanishes_during_the_listing_is_left_out(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_segment_renamed_during_the_listing_does_not_hide_the_one_that_replaces_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cleaner gives the old segment another name and puts the new one in its place: one of the two is always listed."""
     real_scandir = os.scandir
+    orders = folder / "orders-0"
+    (orders / "00000000000000000000.log.swap").write_bytes(CONTENT)
 
     def scandir_with_a_broker_deleting(descriptor: int) -> object:
         found = real_scandir(descriptor)
         names = list(found)
-        (folder / "orders-0" / "00000000000000000000.index").unlink()
+        if (orders / "00000000000000000000.log.swap").exists():
+            (orders / "00000000000000000000.log").rename(orders / "00000000000000000000.log.deleted")
+            (orders / "00000000000000000000.index").unlink()
+            (orders / "00000000000000000000.log.swap").rename(orders / "00000000000000000000.log")
 
         class Listing:
             def __enter__(self) -> list[os.DirEntry[str]]:
@@ -64,7 +72,8 @@ def test_a_file_that_vanishes_during_the_listing_is_left_out(folder: Path, monke
 
     store, root = open_store(folder)
     monkeypatch.setattr(os, "scandir", scandir_with_a_broker_deleting)
-    assert [entry.name for entry in store.list(store.join(root, "orders-0"))] == ["00000000000000000000.log"]
+    listed = [entry.name for entry in store.list(store.join(root, "orders-0"))]
+    assert listed == ["00000000000000000000.log", "00000000000000000000.log.deleted"]
 
 
 def test_stat_tells_files_from_folders_and_from_nothing(folder: Path) -> None:
@@ -251,7 +260,9 @@ def test_a_folder_is_not_opened_as_a_file_nor_a_file_listed(folder: Path) -> Non
         store.list(segment)
 
 
-@pytest.mark.parametrize("spelling", ["plain", "uri", "localhost", "pathlike", "relative", "dots", "slash"])
+@pytest.mark.parametrize(
+    "spelling", ["plain", "uri", "one slash", "four slashes", "localhost", "pathlike", "relative", "dots", "slash"]
+)
 def test_every_spelling_of_a_local_path_is_the_same_path(folder: Path, monkeypatch: pytest.MonkeyPatch, spelling: str) -> None:
     target = folder / "with space#and?more"
     target.mkdir()
@@ -260,6 +271,8 @@ def test_every_spelling_of_a_local_path_is_the_same_path(folder: Path, monkeypat
     spellings: dict[str, str | Path] = {
         "plain": str(target),
         "uri": f"file://{encoded}",
+        "one slash": f"file:{encoded}",  # as Hadoop and Spark write it
+        "four slashes": f"file:///{encoded}",
         "localhost": f"FILE://localhost{encoded}",
         "pathlike": target,
         "relative": target.name,
@@ -281,6 +294,28 @@ def test_dots_after_a_link_go_where_the_kernel_goes(tmp_path: Path) -> None:
 def test_a_path_nobody_can_honour_is_a_usage_error(path: str) -> None:
     with pytest.raises(UsageError):
         open_store(path)
+
+
+@pytest.mark.parametrize(
+    ("place", "expected"),
+    [
+        ("file:/a%20b/c", "/a b/c"),
+        ("file:///a", "/a"),
+        ("File://localhost/a", "/a"),
+        ("/a%20b", "/a%20b"),
+        ("./file:/a", "./file:/a"),
+        ("file:a", "file:a"),
+        ("files:/a", "files:/a"),
+    ],
+)
+def test_a_place_to_write_to_is_a_path_or_a_file_uri(place: str, expected: str) -> None:
+    assert local_path(place) == expected
+
+
+@pytest.mark.parametrize("place", ["s3://bucket/folder", "hdfs://host/folder", "file://otherhost/folder"])
+def test_a_place_elsewhere_never_becomes_a_local_folder_of_that_name(place: str) -> None:
+    with pytest.raises(UsageError, match=place):
+        local_path(place)
 
 
 def test_parents_and_names_take_a_joined_path_apart(folder: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import kafkalog
-from kafkalog.errors import Limits
+from kafkalog.errors import Limits, StorageError
 from kafkalog.log.partition import Partition
 from kafkalog.log.tail import PartitionTail
 from kafkalog.segment.windows import SegmentWalk
@@ -138,3 +138,33 @@ def test_transactions_are_replayed_as_they_come(tmp_path: Path) -> None:
     assert committed.first_open_offset == 16
     append(folder / "00000000000000000016.log", marker(20, 2, commit=True))
     assert (looked(tail, folder), tail.stable_offset) == (21, 21)
+
+
+def test_the_epoch_of_entries_that_were_not_read_is_not_guessed(tmp_path: Path) -> None:
+    """A new leader appends to the newest segment, and rolls it, between two looks: only the newest one is read then."""
+    folder = tmp_path / "orders-0"
+    log = write_segment(folder, 0, made_batch(0, leader_epoch=0))
+    tail = PartitionTail(Limits())
+    looked(tail, folder)
+    assert tail.epoch_before(10) == (0, 0)
+    append(log, made_batch(10, leader_epoch=1))
+    write_segment(folder, 20, made_batch(20, leader_epoch=1), made_batch(30, leader_epoch=1), indexed=[1])
+    assert looked(tail, folder) == 40
+    assert tail.epoch_before(15) is None
+    assert tail.epoch_before(40) == (1, 30)
+
+
+def test_a_rewritten_log_that_is_gone_before_it_is_read_leaves_what_was_known(tmp_path: Path) -> None:
+    """A reader that forgot it would take the log for an empty one: data loss that is none."""
+    folder = tmp_path / "orders-0"
+    log = write_segment(folder, 0, made_batch(0), made_batch(10))
+    tail = PartitionTail(Limits())
+    assert looked(tail, folder) == 20
+    write_segment(folder, 0, made_batch(10))
+    shorter = listed(folder)
+    log.unlink()
+    with pytest.raises(StorageError, match="No such file"):
+        tail.look(shorter)
+    assert (tail.end_offset, tail.restarts) == (20, 0)
+    write_segment(folder, 0, made_batch(10), made_batch(20))
+    assert looked(tail, folder) == 30

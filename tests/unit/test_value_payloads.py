@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalog.errors import UsageError
+from kafkalog.payloads.bounds import MAX_DEPTH, MAX_FIELDS
 from kafkalog.payloads.ddl import parse_schema, spell_schema
 from kafkalog.payloads.values import Decoder, PayloadSpec, infer_schema, make_decoder, normalised
 from tests.conftest import require
@@ -84,6 +85,37 @@ def test_broken_json_never_touches_its_neighbours(values: list[bytes | None]) ->
     assert failed == [row for row, value in enumerate(values) if value in BROKEN]
 
 
+def test_json_objects_become_maps_where_the_schema_says_so() -> None:
+    schema = "tags map<string,string>, deep array<map<string,struct<n:map<string,decimal(20,2)>,days:array<date>>>>, id bigint"
+    deep = b'[{"x":{"n":{"a":12345678901234567.25},"days":["2026-01-31",null]},"y":null},null,{}]'
+    values = (
+        b'{"tags":{"a":"1","\\u00e9\\"":null,"a":"2"},"deep":' + deep + b',"id":7,"more":{"a":[{"b":1e5}]}}',
+        b'{"tags":null,"deep":[]}',
+        None,
+        b'{"tags":{}}',
+    )
+    rows, failed = decoded(make_decoder(PayloadSpec("json", schema)), *values)
+    inner = {"n": [("a", Decimal("12345678901234567.25"))], "days": [date(2026, 1, 31), None]}
+    assert rows[0] == {"tags": [("a", "2"), ('\u00e9"', None)], "deep": [[("x", inner), ("y", None)], None, []], "id": 7}
+    assert rows[1] == {"tags": None, "deep": [], "id": None}
+    assert rows[2] is None
+    assert rows[3] == {"tags": [], "deep": None, "id": None}
+    assert failed == []
+
+
+@given(st.lists(st.sampled_from([*BROKEN, None, b'{"a":7}', b'{"m":{"k":1}}', b'{"m":[]}', b'{"m":{"k":"1"}}']), max_size=30))
+def test_broken_json_never_touches_the_maps_beside_it(values: list[bytes | None]) -> None:
+    rows, failed = decoded(make_decoder(PayloadSpec("json", "a bigint, m map<string,bigint>")), *values)
+    good = {b'{"a":7}': {"a": 7, "m": None}, b'{"m":{"k":1}}': {"a": None, "m": [("k", 1)]}}
+    assert rows == [good.get(value) if value is not None else None for value in values]
+    assert failed == [row for row, value in enumerate(values) if value is not None and value not in good]
+
+
+def test_json_nested_too_deep_for_a_map_is_kept_as_bytes() -> None:
+    deep = b'{"m":{"k":1},"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    assert decoded(make_decoder(PayloadSpec("json", "m map<string,bigint>")), deep, b'{"m":{}}') == ([None, {"m": []}], [0])
+
+
 def test_a_slice_of_an_array_is_decoded_for_itself() -> None:
     values = binary(b"x", b'{"a":1}', None, b'{"a":2}').slice(1, 3)
     found, failed = make_decoder(PayloadSpec("json", "a bigint")).decode(values)
@@ -120,7 +152,7 @@ def test_a_sample_without_objects_has_no_schema() -> None:
 
 
 def test_ddl_and_sparks_json_say_the_same() -> None:
-    ddl = "id long NOT NULL, at struct<x: double, list: array<int>>, price decimal(4, 1)"
+    ddl = "id long NOT NULL, at struct<x: double, list: array<int>>, price decimal(4, 1), m map<string, array<int>>"
     as_json = json.dumps(
         {
             "type": "struct",
@@ -137,11 +169,20 @@ def test_ddl_and_sparks_json_say_the_same() -> None:
                     },
                 },
                 {"name": "price", "type": "decimal(4,1)"},
+                {
+                    "name": "m",
+                    "type": {
+                        "type": "map",
+                        "keyType": "string",
+                        "valueType": {"type": "array", "elementType": "integer", "containsNull": True},
+                        "valueContainsNull": True,
+                    },
+                },
             ],
         }
     )
     assert parse_schema(ddl) == parse_schema(as_json)
-    spelled = "id bigint, at struct<x:double,list:array<int>>, price decimal(4,1)"
+    spelled = "id bigint, at struct<x:double,list:array<int>>, price decimal(4,1), m map<string,array<int>>"
     assert spell_schema(parse_schema(ddl)) == spelled
     assert normalised(PayloadSpec("json", as_json)).schema == spelled
 
@@ -156,7 +197,11 @@ def test_ddl_and_sparks_json_say_the_same() -> None:
         ("a array<int", "'>' expected, its end found"),
         ("a int)", "the end expected, ')' found"),
         ("a decimal(50,2)", "beyond decimal"),
-        ('{"type":"map"}', "not a type of Spark's"),
+        ('{"type":"set"}', "not a type of Spark's"),
+        ('{"type":"map"}', "not a schema of Spark's"),
+        ('{"type":"map","keyType":"string","valueType":"long"}', "must be a struct"),
+        ("m map<int,string>", "write map<string,...>"),
+        ("m map<string>", "',' expected, '>' found"),
         ('{"type"', "the schema is not JSON"),
         ('{"type":"struct"}', "not a schema of Spark's"),
     ],
@@ -267,3 +312,85 @@ def test_no_bytes_make_the_avro_decoder_raise(values: list[bytes], registry_pref
         decoder = make_decoder(PayloadSpec("avro", json.dumps(schema), registry_prefix=registry_prefix))
         decoded, failed = decoder.decode(pa.array(values, pa.binary()))
         assert len(decoded) == len(failed) == len(values)
+
+
+# -- what is too deep or too wide ------------------------------------------------------------------------------------------------
+
+
+def nested_object(levels: int) -> bytes:
+    return b'{"a":' * levels + b"1" + b"}" * levels
+
+
+@pytest.mark.parametrize("levels", [1000, 20_000, 1_000_000])
+def test_json_nested_too_deeply_is_undecodable_and_never_a_crash(levels: int) -> None:
+    decoder = make_decoder(PayloadSpec("json", "a bigint"))
+    deep = [nested_object(levels), b'{"a":' + b"[" * levels + b"]" * levels + b"}", b"[" * levels, b'{"b":"\\\\' + b"{" * levels]
+    assert decoded(decoder, b'{"a":1}', *deep)[1] == [1, 2, 3, 4]
+    assert infer_schema(PayloadSpec("json"), binary(*deep, b'{"n": 2}')).schema == "n bigint"
+    with pytest.raises(UsageError, match="give a schema"):
+        infer_schema(PayloadSpec("json"), binary(*deep))
+
+
+def test_json_of_as_many_levels_as_are_allowed_decodes() -> None:
+    spec = infer_schema(PayloadSpec("json"), binary(nested_object(MAX_DEPTH), nested_object(MAX_DEPTH + 1)))
+    assert normalised(spec) == spec
+    assert decoded(make_decoder(spec), nested_object(MAX_DEPTH), nested_object(MAX_DEPTH + 1))[1] == [1]
+
+
+def test_brackets_inside_of_strings_are_no_levels() -> None:
+    values = [json.dumps({"a": text}).encode() for text in ("{[" * 100, '"{' * 100, "\\" * 7 + "{" * 100, "}" * 100 + "[" * 164)]
+    assert decoded(make_decoder(PayloadSpec("json", "a string")), *values)[1] == []
+    hidden = b'{"a":"' + b"}" * 100 + b'","b":' + b"[" * 100 + b"]" * 100 + b"}"
+    assert decoded(make_decoder(PayloadSpec("json", "a string")), hidden)[1] == [0]
+
+
+def test_an_object_of_a_hundred_thousand_fields_gives_no_schema_of_its_own() -> None:
+    wide = [json.dumps({f"k{row}_{key}": key for key in range(100_000)}).encode() for row in range(2)]
+    spec = infer_schema(PayloadSpec("json"), binary(*wide, b'{"n": 1}'))
+    assert spec.schema == "n bigint"
+    assert decoded(make_decoder(spec), *wide, b'{"n": 1}')[1] == [0, 1]
+
+
+def test_many_values_of_ever_new_fields_give_a_schema_of_bounded_width() -> None:
+    values = [json.dumps({f"k{row}_{key}": key for key in range(500)}).encode() for row in range(40)]
+    schema = infer_schema(PayloadSpec("json"), binary(*values)).schema
+    assert schema is not None
+    assert 500 <= len(parse_schema(schema)) <= MAX_FIELDS
+
+
+DEEP_DDL = "a " + "struct<a:" * 10_000 + "int" + ">" * 10_000
+DEEP_ARRAY = "a " + "array<" * 10_000 + "int" + ">" * 10_000
+
+
+def deep_spark_json(levels: int) -> str:
+    return '{"type":"struct","fields":[{"name":"a","type":' * levels + '"long"' + "}]}" * levels
+
+
+@pytest.mark.parametrize("schema", [DEEP_DDL, DEEP_ARRAY, deep_spark_json(70), deep_spark_json(10_000)])
+def test_a_schema_nested_too_deeply_is_refused_with_the_limit(schema: str) -> None:
+    with pytest.raises(UsageError, match="at most 64 levels"):
+        parse_schema(schema)
+
+
+def test_an_avro_schema_that_is_too_deep_or_too_wide_is_refused_with_the_limit() -> None:
+    require("fastavro")
+
+    def record(level: int, inner: str) -> str:
+        return f'{{"type":"record","name":"R{level}","fields":[{{"name":"a","type":{inner}}}]}}'
+
+    deep = '"int"'
+    for level in range(70):
+        deep = record(level, deep)
+    for schema in (deep, '{"type":"array","items":' * 10_000 + '"int"' + "}" * 10_000):
+        with pytest.raises(UsageError, match="at most 64 levels"):
+            make_decoder(PayloadSpec("avro", schema))
+    doubled: dict[str, Any] = {"type": "record", "name": "R0", "fields": [{"name": "a", "type": "int"}]}
+    for level in range(1, 40):
+        fields = [{"name": "a", "type": doubled}, {"name": "b", "type": f"R{level - 1}"}]
+        doubled = {"type": "record", "name": f"R{level}", "fields": fields}
+    with pytest.raises(UsageError, match="2000 fields"):
+        make_decoder(PayloadSpec("avro", json.dumps(doubled)))
+    with pytest.raises(UsageError, match="take no bytes"):
+        make_decoder(PayloadSpec("avro", '{"type":"array","items":"null"}'))
+    with pytest.raises(UsageError, match="inside itself"):
+        make_decoder(PayloadSpec("avro", record(0, '["null","R0"]')))

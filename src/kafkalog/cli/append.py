@@ -30,9 +30,14 @@ and offsets go on at its end. No broker may run there.
 
 \b
 A partition that is new appears when it is complete. In one that is there, a crash leaves whole batches, as
-under a broker; run again, the same command goes on behind them. A record that cannot be appended (a line
-that is no JSON, say) ends it with nothing appended. Run once more with the same files it changes nothing,
-unless --again is given. With --transactional, readers of committed records see all or nothing.
+under a broker; run again, the same command goes on after them. A record that cannot be appended (a line
+that is no JSON, say) ends it with nothing appended. With --transactional, readers of committed records
+see all or nothing.
+
+\b
+A file is appended once: it is known again by its content, whatever its time, the other options and what was
+appended since. The same content under another name or through a pipe may be other records, so it is
+refused, and so is a file that has grown: --only-new appends its new lines, --again all of it.
 
 \b
 Examples:
@@ -107,7 +112,8 @@ Examples:
     help="A setting of the topic by Kafka's name, such as segment.bytes=104857600; may be given again.",
 )
 @click.option("--now", callback=parse_time, metavar="TIME", help="The time to go by.  [default: this machine's]")
-@click.option("--again", is_flag=True, help="Append also what was appended last, or after another append was interrupted.")
+@click.option("--again", is_flag=True, help="Append also what was appended before, or after another append was interrupted.")
+@click.option("--only-new", is_flag=True, help="Of a file of lines that has grown since it was appended, append the new lines.")
 @click.option("--dry-run", is_flag=True, help="Read the sources, say what would go where, and write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="A JSON object instead of text.")
 @quiet_option

@@ -14,7 +14,7 @@ from kafkalog.log.report import ReadReport
 from kafkalog.storage.fs import LocalFs
 from kafkalog.tasks.append import AppendOptions, AppendResult, Form, Target, append, source_file
 
-from .escape import printable_lines
+from .escape import printable
 from .failure import CLEAN
 from .progress import ReadProgress
 
@@ -42,8 +42,11 @@ def run_append(
             counted.kept_bytes += size
             bar.update()
 
-        result = append(found, target, _options(config, now, options), LocalFs(), progress)
-    click.echo(json.dumps(asdict(result)) if as_json else printable_lines("\n".join(_describe(result))))
+        def on_written() -> None:
+            bar.say("making it durable")
+
+        result = append(found, target, _options(config, now, options), LocalFs(), progress, on_written)
+    click.echo(json.dumps(asdict(result)) if as_json else "\n".join(map(printable, _describe(result))))
     return CLEAN
 
 
@@ -69,13 +72,15 @@ def _options(config: Mapping[str, str], now: int | None, options: dict[str, Any]
         config=config,
         dry_run=options["dry_run"],
         again=options["again"],
+        only_new=options["only_new"],
     )
 
 
 def _describe(result: AppendResult) -> list[str]:
     lines = [f"{result.topic}: {result.state}, {result.records} records, in {result.folder}"]
     if result.went_on:
-        lines.append("  went on behind what an interrupted run had appended")
+        lines.append("  went on after what an interrupted run had appended")
+    lines += [f"  {source}; --again appends it once more" for source in result.appended_before]
     for part in result.partitions:
         new = "new" if part.is_new else "there before"
         offsets = f", offsets {part.first_offset} to {part.end_offset - 1}, {part.size} bytes" if part.end_offset > 0 else ""

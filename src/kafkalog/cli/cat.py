@@ -30,7 +30,8 @@ Formats:
   json     JSON lines of topic, partition, offset, timestamp (ms since 1970), timestampType
            (-1 none, 0 CreateTime, 1 LogAppendTime), key, value, headers ([[key, value], ...]).
            With --encoding utf8, bytes are a string if they are UTF-8, else {{"base64": "..."}}
-  csv      RFC 4180. A null is an empty field, an empty value is ""
+  csv      RFC 4180. A null is an empty field, an empty value is "". A spreadsheet takes what
+           begins with = + - @ for a formula: use --csv-safe for one
   arrow    Arrow's IPC stream
   parquet  Parquet
 
@@ -64,6 +65,7 @@ class Request:
     limit: int | None
     format: str
     encoding: str
+    csv_safe: bool
     output: str
     report: str | None
     quiet: bool

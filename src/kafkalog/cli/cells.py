@@ -16,6 +16,8 @@ Encode = Callable[[bytes], str]
 
 NULL_TEXT = "null"
 EMPTY_TEXT = '""'
+# A spreadsheet takes a cell that begins with one of these for a formula (OWASP, "CSV Injection").
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 def _base64(data: bytes) -> str:
@@ -67,21 +69,31 @@ def text_cells(column: pa.Array, encoding: str, longest: int | None = None) -> C
     return [NULL_TEXT if value is None else value for value in _plain(column)]
 
 
-def csv_cells(column: pa.Array, encoding: str, *, escape: bool) -> Cells:
-    """The column as RFC 4180 fields: null is nothing at all, an empty value is a pair of quotes."""
+def csv_cells(column: pa.Array, encoding: str, *, escape: bool, safe: bool = False) -> Cells:
+    """The column as RFC 4180 fields: null is nothing at all, an empty value is a pair of quotes.
+
+    With `safe`, an apostrophe precedes a text that a spreadsheet would take for a formula; numbers stay as they are.
+    """
     encode = TEXT_ENCODINGS[encoding]
     shown = printable if escape else str
+    guarded = _as_text if safe else str
 
     def field(value: Any) -> str:
         if value is None:
             return ""
         if isinstance(value, list):
             value = json_list(value, encoding)
-        return quote_csv(shown(encode(value) if isinstance(value, bytes) else value))
+        return quote_csv(shown(guarded(encode(value) if isinstance(value, bytes) else value)))
 
     if is_flexible(column.type):
         return [field(value) for value in column.to_pylist()]
+    if pa.types.is_timestamp(column.type):
+        return [guarded(value or "") for value in _plain(column)]  # years beyond four digits have a sign
     return [value or "" for value in _plain(column)]
+
+
+def _as_text(text: str) -> str:
+    return "'" + text if text.startswith(FORMULA_STARTS) else text
 
 
 def quote_csv(text: str) -> str:

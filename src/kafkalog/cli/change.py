@@ -27,7 +27,11 @@ PLACES_TEXT = """\b
 Without --in-place PATH is only read, and the new partition below DIR appears when it is complete, or not
 at all. In place no broker may run there; the clean-shutdown marker goes first, so that the next broker
 looks at everything again, and a crash leaves the old or the new, which the same command completes. Run
-again, a command finds its own work and changes nothing."""
+again, a command finds its own work and changes nothing. A partition that cannot be changed is named, and
+the others have their turn."""
+
+LOSS_TEXT = """\b
+In place, on a terminal, it asks before records go; --yes answers."""
 
 
 def place_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -54,6 +58,7 @@ config_option = click.option(
     metavar="NAME=VALUE",
     help="A setting of the topic by Kafka's name, such as segment.bytes=104857600; may be given again.",
 )
+yes_option = click.option("--yes", is_flag=True, help="With --in-place: delete records without a question.")
 now_option = click.option("--now", callback=parse_time, metavar="TIME", help="The time to go by.  [default: this machine's]")
 
 
@@ -144,6 +149,8 @@ after Kafka's DeleteRecords: log-start-offset-checkpoint says so.
 
 {PLACES_TEXT}
 
+{LOSS_TEXT}
+
 \b
 Examples:
   kafkalog retain /var/lib/kafka/data --topic logs --config retention.ms=86400000 --in-place --dry-run
@@ -157,6 +164,7 @@ Examples:
 @click.option("--start-offset", type=click.IntRange(0), metavar="N", help="Delete all records before this offset.")
 @config_option
 @now_option
+@yes_option
 @place_options
 def retain(path: str, **options: Any) -> int:
     """Delete what need not be kept, by time, size or offset.
@@ -169,10 +177,12 @@ def retain(path: str, **options: Any) -> int:
 
 
 TRUNCATE_EPILOG = f"""\b
-A batch that holds the offset goes as a whole. Leader epochs, producer snapshots and the checkpoints of the
-log directory follow.
+A batch that holds the offset goes as a whole, so that the log may end before it; the plan says where. Leader
+epochs, producer snapshots and the checkpoints of the log directory follow.
 
 {PLACES_TEXT}
+
+{LOSS_TEXT}
 
 \b
 Examples:
@@ -186,6 +196,7 @@ Examples:
 @click.argument("path", metavar="PATH", shell_complete=complete_path)
 @click.option("--to-offset", type=click.IntRange(0), required=True, metavar="N", help="Where the log is to end.")
 @config_option
+@yes_option
 @place_options
 def truncate(path: str, **options: Any) -> int:
     """Cut off the end of logs.
@@ -199,10 +210,14 @@ def truncate(path: str, **options: Any) -> int:
 
 RECOVER_EPILOG = f"""\b
 What a broker does at its start after a crash: complete or undo what compaction left half-way, check every
-batch behind the recovery point, cut the log at the first damage and delete all segments behind it, and
-make indexes, producer snapshots and leader epochs anew. `kafkalog salvage` keeps what follows damage.
+batch after the recovery point, cut the log at the first damage and delete all segments after it, and
+rebuild indexes, producer snapshots and leader epochs. `kafkalog salvage` keeps what follows damage; the
+plan says how much that is.
 
 {PLACES_TEXT}
+
+{LOSS_TEXT} Without a terminal it cuts off whole
+batches only with --yes.
 
 \b
 Examples:
@@ -217,6 +232,7 @@ Examples:
 @click.option("--whole", is_flag=True, help="Check also what lies before the recovery point.")
 @config_option
 @now_option
+@yes_option
 @place_options
 def recover(path: str, **options: Any) -> int:
     """Bring logs to a state that a broker opens, as it would do itself.

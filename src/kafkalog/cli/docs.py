@@ -110,6 +110,14 @@ What the bytes cannot tell is not reported: a cut between two batches at the ver
 the right checksum, a wrong offset in a gap of a compacted log, an index that still leads every reader right. How that was
 tried is in [damage.md](damage.md).
 
+Beside a broker at work, a partition with findings whose files have changed since they were listed is looked at again, up to four
+times, and only what is found again is reported: so the end of a transaction, a segment that rolls, is cleaned or deleted is none.
+
+Memory is bounded whatever a file says: about 1.3 GB at the worst, by a batch that decompresses to the limit (256 MiB) in records
+of seven bytes, or by index files of 60 MB that are wrong throughout. What asks for more is a finding (`memory-limit`,
+`decompressed-limit`), and all else is checked. Time is in proportion to what decompresses. The figures are in
+[damage.md](damage.md#bombs).
+
 Exit codes: 0 nothing is wrong, 1 there are findings of `--fail-on` (warning) or graver, 3 all of these are limits, 4 something
 could not be read.
 """

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import traceback
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import click
 
@@ -25,7 +28,10 @@ from kafkalog.errors import (
 )
 from kafkalog.spark.errors import SparkSourceError
 
-from .escape import printable_lines
+from .escape import printable, printable_lines
+
+if TYPE_CHECKING:
+    from kafkalog.log.partition import Partition
 
 CLEAN, DAMAGE, USAGE, LIMIT, INPUT_OUTPUT, BUG = range(6)
 INTERRUPTED, BROKEN_PIPE, TERMINATED = 130, 141, 143
@@ -43,6 +49,7 @@ EXIT_CODES = {
 }
 
 SHOW_TRACEBACK = "KAFKALOG_TRACEBACK"
+FAILURES_NAMED = 12
 
 
 class Terminated(KeyboardInterrupt):
@@ -72,6 +79,8 @@ def exit_code(error: BaseException) -> int:
         return USAGE
     if isinstance(error, LimitExceeded | MemoryError):
         return LIMIT
+    if isinstance(error, UnsupportedFormat) and error.reason == "not-a-segment":
+        return USAGE  # nothing is damaged: it never was a log
     if isinstance(error, SegmentError | CodecError):
         return DAMAGE
     if isinstance(error, StorageError | OSError):
@@ -79,9 +88,20 @@ def exit_code(error: BaseException) -> int:
     return BUG
 
 
-def describe(error: BaseException, *, on_damage: str | None = "strict") -> str:
-    """One to three lines about `error`, safe for a terminal; `on_damage` None is a command that knows no such choice."""
-    return printable_lines("\n".join([_what(error), *_advice(error, on_damage)]))
+def describe(error: BaseException, *, on_damage: str | None = "strict", skips_io_errors: bool = False) -> str:
+    """One to three lines about `error`, safe for a terminal; `on_damage` None is a command that knows no such choice.
+
+    `skips_io_errors` is one that knows the option of that name.
+    """
+    advice = _advice(error, on_damage)
+    if skips_io_errors and on_damage == "strict" and _is_unreadable(error):
+        advice.append("To read on: --on-damage skip leaves out what cannot be read, with --skip-io-errors only its bad blocks.")
+    return printable_lines("\n".join([_what(error), *advice]))
+
+
+def _is_unreadable(error: BaseException) -> bool:
+    """Whether something is there, but storage would not give it."""
+    return isinstance(error, StorageError) and not isinstance(error, NoLogs) and os.path.lexists(error.file or "")
 
 
 def _what(error: BaseException) -> str:
@@ -135,12 +155,41 @@ def warn(text: str) -> None:
         sys.stderr.flush()
 
 
-def report_failure(error: BaseException, *, on_damage: str | None = "strict") -> int:
+def report_failure(error: BaseException, *, on_damage: str | None = "strict", skips_io_errors: bool = False) -> int:
     """Tell the user about `error`; the exit code."""
     code = exit_code(error)
     if code == BROKEN_PIPE:
         return code
-    warn(describe(error, on_damage=on_damage))
+    warn(describe(error, on_damage=on_damage, skips_io_errors=skips_io_errors))
     if os.environ.get(SHOW_TRACEBACK, "0") not in ("", "0"):
         warn(printable_lines("".join(traceback.format_exception(error))))
     return code
+
+
+class Failures:
+    """Partitions that could not be worked on: each is reported when it happens and all of them in the end."""
+
+    def __init__(self, *, as_json: bool, before_telling: Callable[[], None] = lambda: None) -> None:
+        self.as_json = as_json
+        self.before_telling = before_telling
+        self.failed: dict[str, tuple[str, int]] = {}
+
+    def add(self, partition: Partition, error: KafkaLogError) -> None:
+        if partition.folder in self.failed:
+            return
+        code = exit_code(error)
+        self.failed[partition.folder] = str(partition), code
+        self.before_telling()
+        warn(f"{printable(str(partition))}: {describe(error, on_damage=None)}")
+        if self.as_json:
+            told = {"topic": partition.topic, "partition": partition.partition, "folder": partition.folder, "state": "failed"}
+            click.echo(json.dumps({**told, "error": str(error), "exit_code": code}))
+
+    def finish(self) -> int:
+        """Name all of them; the gravest exit code, or CLEAN."""
+        if self.failed:
+            names = [name for name, _ in self.failed.values()]
+            more = f" and {len(names) - FAILURES_NAMED} more" if len(names) > FAILURES_NAMED else ""
+            several = "partitions" if len(names) > 1 else "partition"
+            warn(f"{len(names)} {several} failed, the others are done: {printable(', '.join(names[:FAILURES_NAMED]))}{more}")
+        return max((code for _, code in self.failed.values()), default=CLEAN)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
@@ -16,11 +17,12 @@ from kafkalog.errors import UsageError
 from .arguments import topic_option
 from .completion import complete_path
 from .escape import printable
-from .failure import CLEAN, DAMAGE
+from .failure import CLEAN, DAMAGE, warn
 from .manual import EXIT_CODES_TEXT
 from .spark_log import spark_log
 
 if TYPE_CHECKING:
+    from kafkalog.spark.ingestion.manifest import Gap
     from kafkalog.spark.ingestion.summary import IngestSummary
 
 MEBIBYTE = 1 << 20
@@ -32,12 +34,14 @@ DAMAGE_RULES = ("set-aside", "fail")
 LOSS_RULES = ("fail", "continue")
 CODECS = ("zstd", "snappy", "lz4", "gzip", "none")
 PAYLOADS = ("json", "avro")
+DEFAULT_MASTER = "local[*]"
 
 EPILOG = f"""\b
 The result is read with spark.read.parquet(TARGET), DuckDB, Polars or pandas: one folder for each topic and
 day, and files named after their first record:
   TARGET/topic=orders/day=2026-01-31/orders-0-00000000000000004711.parquet
 Damaged batches are rows of TARGET/_damaged; TARGET/_kafkalog holds the log of commits.
+To write to s3:// needs boto3: pip install 'kafkalog[s3]'
 
 \b
 Examples:
@@ -135,7 +139,7 @@ def value_options(command: Callable[..., Any]) -> Callable[..., Any]:
     type=click.Choice(LOSS_RULES),
     default=LOSS_RULES[0],
     show_default=True,
-    help="What to do when retention removed what was not taken yet, or a topic was made anew.",
+    help="When records are gone that were not taken yet, or that were: truncated, or the topic created again.",
 )
 @click.option(
     "--option",
@@ -146,7 +150,9 @@ def value_options(command: Callable[..., Any]) -> Callable[..., Any]:
     help="An option of the Spark source, such as startingTimestamp or subscribePattern; see docs/spark.md.",
 )
 @click.option(
-    "--master", metavar="MASTER", help="Where it runs: local[*], spark://..., or none: threads, no Spark.  [default: local[*]]"
+    "--master",
+    metavar="MASTER",
+    help="Where it runs: local[*], spark://..., or none: threads, no Spark.  [default: local[*], or none without Spark]",
 )
 @click.option("--conf", multiple=True, callback=parse_pairs, metavar="NAME=VALUE", help="A setting of the Spark session.")
 @click.option("--dry-run", is_flag=True, help="Say what would be taken, and write nothing.")
@@ -163,8 +169,10 @@ def ingest(sources: tuple[str, ...], target: str, **options: Any) -> int:
         raise UsageError("--schema, --registry-prefix and --keep-raw need --value json or --value avro")
     from kafkalog.spark import ingest as run
 
+    # Whoever has settings for Spark wants Spark.
+    options["master"] = options["master"] or (DEFAULT_MASTER if options["conf"] else None)
     alone = (options["master"] or "").startswith("none")
-    with nullcontext() if alone else spark_log(), TaskProgress(wanted=not own["quiet"]) as progress:
+    with nullcontext() if alone else spark_log(), TaskProgress(quiet=own["quiet"]) as progress:
         summary = run(
             sources,
             target,
@@ -172,6 +180,7 @@ def ingest(sources: tuple[str, ...], target: str, **options: Any) -> int:
             file_bytes=own["file_size"] * MEBIBYTE,
             schema=own["schema"].read() if own["schema"] else None,
             on_progress=progress.update,
+            notices=progress,
             **{**options, "conf": {"spark.ui.showConsoleProgress": "false", **options["conf"]}},
         )
     if own["as_json"]:
@@ -192,7 +201,7 @@ def _source_options(options: dict[str, str], topics: tuple[str, ...]) -> dict[st
 def printable_summary(summary: IngestSummary) -> str:
     """The summary for people."""
     if summary.commit is None and not summary.dry_run:
-        return f"nothing new for {printable(summary.target)}"
+        return "\n".join([f"nothing new for {printable(summary.target)}", *_postponed(summary)])
     lines = [_head(summary)]
     for part in summary.partitions[:PARTITIONS_NAMED]:
         count = f"  {part.records:,} records" if part.records >= 0 else ""
@@ -200,8 +209,10 @@ def printable_summary(summary: IngestSummary) -> str:
     if len(summary.partitions) > PARTITIONS_NAMED:
         lines.append(f"  and {len(summary.partitions) - PARTITIONS_NAMED} more partitions (--json lists them)")
     for gap in summary.gaps:
-        place = f"{printable(gap.topic)}-{gap.partition}"
-        lines.append(f"  {gap.reason}: {place} was taken up to {gap.start_offset}, the log has {gap.stop_offset}")
+        lines.append(f"  {gap.reason}: {printable(gap.topic)}-{gap.partition}: {_gap_text(gap)}")
+    lines += _postponed(summary)
+    if summary.superseded:
+        lines.append(f"moved to _superseded, since their logs no longer hold them: {summary.superseded:,} rows")
     if summary.damaged_ranges:
         reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(summary.damaged_reasons.items()))
         lines.append(f"set aside in _damaged: {summary.damaged_ranges} ranges of {summary.damaged_bytes:,} bytes ({reasons})")
@@ -211,6 +222,20 @@ def printable_summary(summary: IngestSummary) -> str:
         rates = f"{summary.records_per_second:,.0f} records/s, {summary.bytes_per_second / 1e6:,.0f} MB/s of log"
         lines.append(f"{summary.seconds:.1f} s: {rates}")
     return "\n".join(lines)
+
+
+def _postponed(summary: IngestSummary) -> list[str]:
+    """A line for each partition that changed too fast."""
+    why = "left to the next run: the broker kept replacing its files while they were read"
+    return [f"  {printable(name)}: {why}" for name in summary.postponed]
+
+
+def _gap_text(gap: Gap) -> str:
+    if gap.reason == "removed":
+        return f"offsets {gap.start_offset} to {gap.stop_offset - 1} were gone before they were taken"
+    if gap.reason == "truncated":
+        return f"offsets {gap.start_offset} to {gap.stop_offset - 1} were taken, and are no longer in the log"
+    return f"was taken up to offset {gap.start_offset}; another log begins at {gap.stop_offset}, taken as the next generation"
 
 
 def _head(summary: IngestSummary) -> str:
@@ -224,22 +249,68 @@ def _head(summary: IngestSummary) -> str:
 
 
 class TaskProgress:
-    """How many tasks have ended, on a terminal's standard error only, on one line that is gone at the end."""
+    """How long Spark takes to start, then how many tasks have ended, on one line of a terminal's standard error.
 
-    def __init__(self, *, wanted: bool) -> None:
-        self.wanted = wanted and sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    The line is gone at the end; how long the start took stays.
+    """
+
+    def __init__(self, *, quiet: bool) -> None:
+        self.quiet = quiet
+        self.wanted = not quiet and sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         self.shown = False
+        self.is_started = threading.Event()
+        self.clock: threading.Thread | None = None
 
     def update(self, done: int, total: int) -> None:
+        self._show(f"ingest: {done} of {total} tasks")
+
+    def starting(self, master: str) -> None:
+        """Spark is starting: the seconds count up until it has."""
+        if not self.wanted:
+            return
+        line = f"ingest: starting Spark ({printable(master)})"
+        self._show(line)
+
+        def count() -> None:
+            seconds = 0
+            while not self.is_started.wait(1.0):
+                seconds += 1
+                self._show(f"{line}, {seconds} s")
+
+        self.clock = threading.Thread(target=count, name="kafkalog-starting", daemon=True)
+        self.clock.start()
+
+    def started(self, master: str, seconds: float) -> None:
+        if not self.wanted:
+            return
+        self._stop_clock()
+        self._clear()
+        warn(f"Spark ({printable(master)}) started in {seconds:.1f} s")
+
+    def without_spark(self, text: str) -> None:
+        if not self.quiet:
+            warn(text)
+
+    def _stop_clock(self) -> None:
+        self.is_started.set()
+        if self.clock is not None:
+            self.clock.join()
+
+    def _show(self, line: str) -> None:
         if self.wanted:
-            sys.stderr.write(f"\r\x1b[Kingest: {done} of {total} tasks")
+            sys.stderr.write(f"\r\x1b[K{line}")
             sys.stderr.flush()
             self.shown = True
+
+    def _clear(self) -> None:
+        if self.shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+            self.shown = False
 
     def __enter__(self) -> TaskProgress:
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self.shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+        self._stop_clock()
+        self._clear()

@@ -16,13 +16,13 @@ from .escape import printable
 from .failure import CLEAN, DAMAGE, INPUT_OUTPUT, warn
 from .grid import grid, least_width
 from .progress import ReadProgress
-from .quantities import moment_text, plural, size_text
+from .quantities import disk_text, moment_text, plural, size_text
 from .style import BOLD, RED, Style, style_of
 from .target import STDOUT, Sink, open_target
 
 UNKNOWN = "-"
 # What a narrow terminal can do without, the dearest first; leftovers and problems stand below the rows anyway.
-DISPENSABLE = ("from", "to", "formats", "segments", "codecs", "batches", "ratio", "epoch", "state", "problems", "left")
+DISPENSABLE = ("from", "to", "formats", "segments", "codecs", "batches", "ratio", "on disk", "epoch", "state", "problems", "left")
 TEXT_COLUMNS = ("topic", "state", "formats", "codecs")
 LINES_SHOWN = 20
 WIDE = 130  # from here on times have hours and minutes
@@ -32,7 +32,8 @@ Row = TopicListing | PartitionListing
 
 def show_listing(path: str, by: str, topics: Sequence[str], *, deep: bool, formats: bool, as_json: bool, quiet: bool) -> int:
     """Write what is at the path; the exit code."""
-    listing = _look(path, topics, deep=deep or formats, quiet=quiet)
+    # What is in which format stands in the headers; only the ratio needs all bytes.
+    listing = _look(path, topics, deep=deep or formats, ratio=deep or not formats, quiet=quiet)
     with open_target(STDOUT) as sink:
         if as_json:
             sink.write((json.dumps(listing.as_dict(), indent=2) + "\n").encode())
@@ -46,7 +47,7 @@ def show_listing(path: str, by: str, topics: Sequence[str], *, deep: bool, forma
     return DAMAGE if any(found.problems for found in listing.partitions) else CLEAN
 
 
-def _look(path: str, topics: Sequence[str], *, deep: bool, quiet: bool) -> Listing:
+def _look(path: str, topics: Sequence[str], *, deep: bool, ratio: bool, quiet: bool) -> Listing:
     directory = LogDirectory(path)
     for topic in topics:
         require_known("topic", topic, sorted({found.topic for found in directory.partitions}))
@@ -56,11 +57,11 @@ def _look(path: str, topics: Sequence[str], *, deep: bool, quiet: bool) -> Listi
     listings = []
     wanted = deep and not quiet and not Sink(1, STDOUT).isatty()
     with ReadProgress(report, sum(found.size for found in directory.partitions), wanted=wanted) as progress:
-        for listing in directory.listings(deep=deep):
+        for listing in directory.listings(deep=deep, ratio=ratio):
             listings.append(listing)
             report.kept_bytes += listing.size
             progress.update()
-    return Listing(directory.path, tuple(listings), directory.other_names())
+    return Listing(directory.path, tuple(listings), *directory.other_names())
 
 
 class _Page:
@@ -78,6 +79,7 @@ class _Page:
         yield from self._grid([self._cells(row) for row in self.rows])
         yield ""
         yield self._total()
+        yield self._on_disk()
         if self.formats:
             yield self._verdict()
         yield from self._section("leftovers", self._leftovers())
@@ -85,6 +87,7 @@ class _Page:
         yield from self._section("ends that are no whole entry: not yet written, or cut short", tails)
         problems = [problem for found in self.listing.partitions for problem in found.problems]
         yield from self._section("problems", problems, RED)
+        yield from self._section("written by kafkalog", list(self.listing.own_names))
         yield from self._section("not of Kafka", list(self.listing.other_names))
 
     def _grid(self, cells: list[dict[str, str]]) -> list[str]:
@@ -119,13 +122,14 @@ class _Page:
         return {
             "segments": str(row.segment_count),
             "size": size_text(row.size),
+            "on disk": size_text(row.disk_size),
             **offsets,
             **counts,
             "from": self._time(row.first_timestamp_ms),
             "to": self._time(row.last_timestamp_ms),
             "formats": ",".join(f"v{magic}" for magic in row.magics) or UNKNOWN,
             "codecs": ",".join(row.codecs) or UNKNOWN,
-            "ratio": UNKNOWN if row.compression_ratio is None else f"{row.compression_ratio:.1f}",
+            "ratio": _ratio(row),
             "epoch": str(row.leader_epochs[-1]) if row.leader_epochs else UNKNOWN,
             "left": str(len(row.leftovers)),
             "problems": str(len(row.problems)),
@@ -140,6 +144,11 @@ class _Page:
         segments, size = sum(found.segment_count for found in live), sum(found.size for found in live)
         counted = (plural(topics, "topic"), plural(len(live), "partition"), plural(segments, "segment"))
         return self.style.paint(f"{', '.join(counted)}, {size_text(size)} of logs", BOLD)
+
+    def _on_disk(self) -> str:
+        on_disk = sum(found.disk_size for found in self.listing.partitions)
+        apparent = sum(found.apparent_size for found in self.listing.partitions)
+        return f"on the disk, with all files: {disk_text(on_disk, apparent)}"
 
     def _verdict(self) -> str:
         """What is left to convert."""
@@ -168,6 +177,13 @@ class _Page:
 
 def _folder(found: PartitionListing) -> str:
     return os.path.basename(found.folder)
+
+
+def _ratio(row: Row) -> str:
+    """How many times smaller compression made it, with a mark where it is estimated."""
+    if row.compression_ratio is None:
+        return UNKNOWN
+    return ("" if row.compression_ratio_exact else "~") + f"{row.compression_ratio:.1f}"
 
 
 def _format_cells(formats: dict[int, FormatShare]) -> dict[str, str]:

@@ -80,15 +80,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if sys.stdout is not None:
             sys.stdout.flush()
     except (Exception, KeyboardInterrupt) as error:
-        code = report_failure(error, on_damage="strict" if _has_damage_modes(given) else None)
+        on_damage = "strict" if _has_option(given, "on_damage") else None
+        code = report_failure(error, on_damage=on_damage, skips_io_errors=_has_option(given, "skip_io_errors"))
         _let_go_of_stdout()
     return code
 
 
-def _has_damage_modes(given: Sequence[str]) -> bool:
-    """Whether the command that was given has a choice of what is done at damage."""
+def _has_option(given: Sequence[str], name: str) -> bool:
+    """Whether the command that was given has this option; an error advises no other."""
     command = next((kafkalog.commands[word] for word in given if word in kafkalog.commands), None)
-    return command is not None and any(option.name == "on_damage" for option in command.params)
+    return command is not None and any(option.name == name for option in command.params)
 
 
 @contextmanager

@@ -15,7 +15,6 @@ from .failure import exit_code, report_failure, warn
 from .progress import ReadProgress
 from .summary import report_exit_code, summarise, write_report
 from .target import STDOUT, Sink, open_target, refuse_kafka_file
-from .text import TextWriter
 from .writers import BINARY_FORMATS, Writer
 
 
@@ -29,9 +28,14 @@ class Output:
     report: str | None
     quiet: bool
     on_damage: str
+    csv_safe: bool = False
+    has_columns: bool = True  # whether the command has an option to choose them
+    skips_io_errors: bool = True  # whether that option has a meaning for what is read
 
     def check(self) -> None:
-        """UsageError for a target that reading must not write to."""
+        """UsageError for a target that reading must not write to, and for what has no meaning for the format."""
+        if self.csv_safe and self.format != "csv":
+            raise UsageError(f"--csv-safe has no meaning for --format {self.format}; it works on csv")
         refuse_kafka_file("--output", self.target)
         if self.report is not None:
             refuse_kafka_file("--report", self.report)
@@ -71,7 +75,7 @@ def write_batches(
         ended = failed.cause
     code = report_exit_code(report) if ended is None else exit_code(ended)
     if ended is not None:
-        report_failure(ended, on_damage=output.on_damage)
+        report_failure(ended, on_damage=output.on_damage, skips_io_errors=output.skips_io_errors)
         if output.target != STDOUT:
             warn(f"{printable(output.target)} was not written")
     if output.report is not None:
@@ -132,6 +136,7 @@ def limited(batches: Iterator[pa.RecordBatch], limit: int | None) -> Iterator[pa
 
 
 def _tell_left_out(output: Output, writer: Writer) -> None:
-    if isinstance(writer, TextWriter) and writer.left_out and not output.quiet:
-        names = ", ".join(writer.left_out)
-        warn(f"no room on this terminal for {names}; choose with --columns, or see everything with --format json")
+    left_out = getattr(writer, "left_out", ())  # text alone has to fit
+    if left_out and not output.quiet:
+        choose = "choose with --columns, or" if output.has_columns else "widen it, or"
+        warn(f"no room on this terminal for {', '.join(left_out)}; {choose} see everything with --format json")

@@ -14,8 +14,8 @@ from .table import DAMAGE_MODES
 WEEK_MS = 604_800_000
 
 EPILOG = f"""
-Bytes are those on the disk. The bytes of a batch are shared out among its records by the size of key, value and headers. A key
-prefix ends with the first of : / . | - _ # in a key; where none comes early, it is the first 4 bytes.
+Bytes are those of batches as stored. The bytes of a batch are shared out among its records by the size of key, value and
+headers. A key prefix ends with the first of : / . | - _ # in a key; where none comes early, it is the first 4 bytes.
 
 Counted exactly: everything by topic, partition, codec and batch; up to 65536 keys, hours and producers, 16384 prefixes, 4096
 header names; duplicates in partitions of up to 131072 keys. Beyond that, and for zstd in logs over 8 MiB, figures are

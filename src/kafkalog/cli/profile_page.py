@@ -11,7 +11,7 @@ from kafkalog.tasks.profile.result import Compaction, Count, Distribution, Estim
 from .cells import EMPTY_TEXT, TEXT_ENCODINGS
 from .escape import printable
 from .grid import grid, least_width
-from .quantities import moment_text, plural, size_text
+from .quantities import disk_text, moment_text, plural, size_text
 from .style import BOLD, Style
 from .text import ELLIPSIS
 
@@ -78,8 +78,12 @@ class ProfilePage:
         ratio = "" if total.ratio is None else f", compression ratio {total.ratio:.2f}"
         counted = f"{plural(total.records, 'record')}{sets} in {plural(total.batches, 'batch', 'batches')}"
         yield f"{size_text(total.bytes)}: {counted}, {plural(len(self.found.partitions), 'partition')}{ratio}"
-        parts = [(disk.log_bytes, "logs"), (disk.index_bytes, "indexes"), (disk.other_bytes, "other files")]
-        files = ", ".join(f"{size_text(size)} of {name}" for size, name in parts if size)
+        parts = [
+            (disk.log_disk_bytes, disk.log_bytes, "logs"),
+            (disk.index_disk_bytes, disk.index_bytes, "indexes"),
+            (disk.other_disk_bytes, disk.other_bytes, "other files"),
+        ]
+        files = ", ".join(f"{disk_text(on_disk, size)} of {name}" for on_disk, size, name in parts if size)
         yield f"on the disk: {files or 'nothing'}"
 
     def _savings(self) -> Iterator[str]:
@@ -91,7 +95,7 @@ class ProfilePage:
         elif not found.codecs.keys() - {"zstd"}:
             yield "  zstd: everything is compressed with it already"
         if found.disk.leftover_bytes:
-            size = size_text(found.disk.leftover_bytes)
+            size = disk_text(found.disk.leftover_disk_bytes, found.disk.leftover_bytes)
             yield f"  leftovers: {size} in files and folders that a broker left behind: kafkalog ls names them"
         if found.pinned:
             yield from self._pinned(found.pinned)

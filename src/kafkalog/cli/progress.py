@@ -24,6 +24,7 @@ class ReadProgress:
         self.total = total
         self.wanted = wanted and sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         self.begin = time.monotonic()
+        self.what = ""
         self.bar: Progress | None = None
         self.task: TaskID | None = None
 
@@ -35,15 +36,29 @@ class ReadProgress:
         if self.bar is not None and self.task is not None:
             self.bar.update(self.task, completed=min(self.report.kept_bytes + self.report.dropped_bytes, self.total))
 
+    def say(self, what: str) -> None:
+        """What is going on, if that is no longer what the bar counts."""
+        self.what = what
+        self.update()
+        if self.bar is not None and self.task is not None:
+            self.bar.update(self.task, description=what)
+
     def _show(self) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
+        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
         console = Console(stderr=True)
-        columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+        text = TextColumn("{task.description}", markup=False)
+        columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn(), text)
         self.bar = Progress(*columns, console=console, transient=True)
-        self.task = self.bar.add_task("reading", total=self.total)
+        self.task = self.bar.add_task(self.what, total=self.total)
         self.bar.start()
+
+    def hide(self) -> None:
+        """Out of the way of a question; the next update shows it again."""
+        if self.bar is not None:
+            self.bar.stop()
+            self.bar = self.task = None
 
     def __enter__(self) -> Self:
         return self

@@ -31,6 +31,12 @@ def size_text(size: float) -> str:
     return f"{size:.0f} {UNITS[unit]}" if unit == 0 or size >= 100 else f"{size:.1f} {UNITS[unit]}"
 
 
+def disk_text(on_disk: int, size: int) -> str:
+    """What files take on the disk, with their sizes where these are larger: some of the files have holes."""
+    text = size_text(on_disk)
+    return text if size <= on_disk or size_text(size) == text else f"{text} (sparse: {size_text(size)})"
+
+
 def span_text(milliseconds: int) -> str:
     """A duration in its largest unit, with the next one: 3 d 4 h."""
     for (unit, span), (smaller, part) in pairwise(SPANS):

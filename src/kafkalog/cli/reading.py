@@ -20,6 +20,7 @@ from .writers import open_writer
 # Options that a table does not have a use for are refused: silence would look like an answer.
 ONLY_RECORDS = ("start_time", "stop_time", "isolation", "include_control", "neighbours")
 ONLY_RECORDS_AND_BATCHES = ("start_offset", "stop_offset", "allow_disorder", "skip_io_errors")
+RECORDS_AND_BATCHES = ("records", "batches")
 NOT_GIVEN = (None, False, "read_uncommitted")
 
 
@@ -27,7 +28,14 @@ def write_table(request: Request) -> int:
     """Write the table that was asked for; the exit code."""
     _check(request)
     output = Output(
-        request.format, request.output, request.limit, request.report, request.quiet, request.choices["on_damage"]
+        request.format,
+        request.output,
+        request.limit,
+        request.report,
+        request.quiet,
+        request.choices["on_damage"],
+        request.csv_safe,
+        skips_io_errors=request.name in RECORDS_AND_BATCHES,
     )
     output.check()
     logs = kafkalog.open(request.path)
@@ -38,7 +46,7 @@ def write_table(request: Request) -> int:
         return write_batches(
             output,
             iter(reader),
-            lambda sink: open_writer(request.format, sink, schema, request.encoding),
+            lambda sink: open_writer(request.format, sink, schema, request.encoding, csv_safe=request.csv_safe),
             report,
             sum(found.size for found in partitions),
         )
@@ -49,7 +57,7 @@ def _check(request: Request) -> None:
     known = [column.name for column in kind.columns]
     for name in request.columns or ():
         require_known(f"column of {request.name}", name, known)
-    for names, tables in ((ONLY_RECORDS, ("records",)), (ONLY_RECORDS_AND_BATCHES, ("records", "batches"))):
+    for names, tables in ((ONLY_RECORDS, ("records",)), (ONLY_RECORDS_AND_BATCHES, RECORDS_AND_BATCHES)):
         for name in names:
             if request.choices[name] not in NOT_GIVEN and request.name not in tables:
                 option = "--" + name.replace("_", "-")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from .failure import warn
 from .output import Output, write_batches
 from .reading import chosen_partitions
 from .target import STDOUT, Sink
+from .text import TextWriter
 from .writers import BINARY_FORMATS, Writer, open_writer
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
@@ -33,7 +35,16 @@ TEXT_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value")
 def write_records(request: Request) -> int:
     """Write the records that were asked for; the exit code."""
     _check(request)
-    output = Output(request.format, request.output, request.limit, request.report, request.quiet, request.choices["on_damage"])
+    output = Output(
+        request.format,
+        request.output,
+        request.limit,
+        request.report,
+        request.quiet,
+        request.choices["on_damage"],
+        request.csv_safe,
+        has_columns=False,
+    )
     output.check()
     match = Match(request.key, request.grep, request.pattern)
     decoder = _decoder(request)
@@ -106,7 +117,7 @@ def _open_writer(request: Request, sink: Sink) -> Writer:
         return record_lines.RecordLineWriter(sink, request.encoding)
     schema = find_table("records").schema(_columns(request))
     if request.decode is None:
-        return open_writer(request.format, sink, schema, request.encoding)
+        return open_writer(request.format, sink, schema, request.encoding, csv_safe=request.csv_safe)
     return _DecodedWriter(request, sink, schema)
 
 
@@ -117,7 +128,12 @@ class _DecodedWriter:
         self.encode = TEXT_ENCODINGS[request.encoding]
         fields = [pa.field(field.name, pa.string()) if field.name in ("key", "value") else field for field in schema]
         self.schema = pa.schema(fields)
-        self.writer = open_writer(request.format, sink, self.schema, request.encoding)
+        self.writer = open_writer(request.format, sink, self.schema, request.encoding, csv_safe=request.csv_safe)
+
+    @property
+    def left_out(self) -> Sequence[str]:
+        """The columns that found no room on the terminal."""
+        return self.writer.left_out if isinstance(self.writer, TextWriter) else ()
 
     def write(self, batch: pa.RecordBatch) -> None:
         columns = [self._shown(batch, name) for name in self.schema.names]

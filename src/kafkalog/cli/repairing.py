@@ -16,13 +16,13 @@ from kafkalog.log.replicas import MergeOptions
 from kafkalog.log.report import ReadReport
 from kafkalog.tasks.journal import SalvageResult, describe
 from kafkalog.tasks.output import Progress
-from kafkalog.tasks.partitions import chosen_partitions
+from kafkalog.tasks.partitions import OnFailure, chosen_from, chosen_partitions
 from kafkalog.tasks.reindex import ReindexOptions, ReindexResult, reindex
 from kafkalog.tasks.salvage import SalvageOptions, salvage
 from kafkalog.tasks.undelete import Deleted, find_deleted, undelete
 
-from .escape import printable_lines
-from .failure import CLEAN
+from .escape import printable
+from .failure import CLEAN, Failures
 from .progress import ReadProgress
 from .summary import report_exit_code
 
@@ -52,10 +52,10 @@ def run_salvage(
     quiet: bool,
 ) -> int:
     options = SalvageOptions(dry_run, index_interval_bytes, MergeOptions(fill_gaps, unverified))
-    total = sum(found.size for path in paths for found in chosen_partitions(path, topics, partitions))
+    total = sum(found.size for found in chosen_from(paths, topics, partitions))
 
-    def work(progress: Progress) -> Iterable[SalvageResult]:
-        return salvage(paths, out, options, topics=topics, partitions=partitions, progress=progress)
+    def work(progress: Progress, on_failure: OnFailure) -> Iterable[SalvageResult]:
+        return salvage(paths, out, options, topics=topics, partitions=partitions, progress=progress, on_failure=on_failure)
 
     return _tell(work, total, quiet, as_json, _describe_salvage, _salvage_as_dict)
 
@@ -76,8 +76,8 @@ def run_reindex(
     options = ReindexOptions(out, dry_run, discard, index_interval_bytes, RebuildOptions(now_ms=now), Limits())
     total = sum(found.size for found in chosen_partitions(path, topics, partitions))
 
-    def work(progress: Progress) -> Iterable[ReindexResult]:
-        return reindex(path, options, topics=topics, partitions=partitions, progress=progress)
+    def work(progress: Progress, on_failure: OnFailure) -> Iterable[ReindexResult]:
+        return reindex(path, options, topics=topics, partitions=partitions, progress=progress, on_failure=on_failure)
 
     return _tell(
         work, total, quiet, as_json, _describe_reindex, lambda result: {**asdict(result), "report": result.report.as_dict()}
@@ -101,21 +101,21 @@ def run_undelete(
         return CLEAN
     options = SalvageOptions(dry_run, index_interval_bytes=index_interval_bytes)
 
-    def work(progress: Progress) -> Iterable[SalvageResult]:
-        return undelete(deleted, out, options, progress=progress)
+    def work(progress: Progress, on_failure: OnFailure) -> Iterable[SalvageResult]:
+        return undelete(deleted, out, options, progress=progress, on_failure=on_failure)
 
     return _tell(work, sum(each.size for each in deleted), quiet, as_json, _describe_salvage, _salvage_as_dict)
 
 
 def _tell(
-    work: Callable[[Progress], Iterable[Result]],
+    work: Callable[[Progress, OnFailure], Iterable[Result]],
     total: int,
     quiet: bool,
     as_json: bool,
     text: Callable[[Result], list[str]],
     as_dict: Callable[[Result], dict[str, Any]],
 ) -> int:
-    """Do the work, and say of each partition what became of it; the worst of their exit codes."""
+    """Do the work, and say of each partition what became of it; the gravest of their exit codes."""
     announce_compilation()
     counted = ReadReport()
     code = CLEAN
@@ -125,10 +125,11 @@ def _tell(
             counted.kept_bytes += size
             bar.update()
 
-        for result in work(progress):
-            click.echo(json.dumps(as_dict(result)) if as_json else printable_lines("\n".join(text(result))))
+        failures = Failures(as_json=as_json, before_telling=bar.hide)
+        for result in work(progress, failures.add):
+            click.echo(json.dumps(as_dict(result)) if as_json else "\n".join(map(printable, text(result))))
             code = max(code, report_exit_code(result.report))
-    return code
+    return max(code, failures.finish())
 
 
 def _describe_salvage(result: SalvageResult) -> list[str]:
@@ -143,8 +144,11 @@ def _salvage_as_dict(result: SalvageResult) -> dict[str, Any]:
 
 
 def _describe_reindex(result: ReindexResult) -> list[str]:
-    lines = [f"{result.folder}: {result.state}, {len(result.changed)} files rebuilt, {len(result.unchanged)} right as they were"]
-    for what, names in (("rebuilt", result.changed), ("removed", result.removed), ("kept aside", result.kept_aside)):
+    is_done = result.state != "not written"
+    rebuilt, removed = ("rebuilt", "removed") if is_done else ("to be rebuilt", "to be removed")
+    files = f"{len(result.changed)} files {rebuilt}, {len(result.unchanged)} right as they were"
+    lines = [f"{result.folder}: {result.state}, {files}"]
+    for what, names in ((rebuilt, result.changed), (removed, result.removed), ("kept aside", result.kept_aside)):
         lines += [f"  {what} {name}" for name in names[:NAMES_TOLD]]
         lines += [f"  {what} {len(names) - NAMES_TOLD} more (--json names them)"] if len(names) > NAMES_TOLD else []
     for dropped in result.report.dropped:
@@ -171,6 +175,6 @@ def _list_deleted(deleted: list[Deleted], as_json: bool) -> None:
             click.echo(json.dumps(row))
         else:
             facts = f"{row['segments']} segments, {each.size} bytes, from offset {row['first_offset']}"
-            click.echo(printable_lines(f"{each.topic}-{each.partition}: {each.what}, {facts}, in {each.folder}"))
+            click.echo(printable(f"{each.topic}-{each.partition}: {each.what}, {facts}, in {each.folder}"))
     if not deleted and not as_json:
         click.echo("nothing deleted is left here: neither -delete folders nor .deleted segments")

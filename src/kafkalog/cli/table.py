@@ -39,7 +39,8 @@ Formats:
   json     JSON lines. With --encoding utf8, bytes are a string if they are UTF-8, else
            {{"base64": "..."}}: nothing is lost
   csv      RFC 4180. A null is an empty field, an empty value is ""; headers are JSON. With
-           --encoding utf8, bytes that are not UTF-8 become \\xNN; hex and base64 keep them exact
+           --encoding utf8, bytes that are not UTF-8 become \\xNN; hex and base64 keep them exact.
+           A spreadsheet takes what begins with = + - @ for a formula: use --csv-safe for one
   arrow    Arrow's IPC stream, with the types of the table
   parquet  Parquet, with the types of the table
 
@@ -63,6 +64,7 @@ class Request:
     columns: tuple[str, ...] | None
     limit: int | None
     encoding: str
+    csv_safe: bool
     report: str | None
     quiet: bool
     choices: dict[str, Any]  # what `Logs.read` takes by the same names
@@ -139,6 +141,12 @@ def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 help="How keys, values and other bytes are written in text, json and csv.",
             ),
             click.option(
+                "--csv-safe",
+                is_flag=True,
+                help="With --format csv: an apostrophe before text that begins with = + - @, a tab or a line end, so that no "
+                "spreadsheet runs it as a formula. Such text no longer reads back as it was.",
+            ),
+            click.option(
                 "--output",
                 default=STDOUT,
                 metavar="FILE",
@@ -170,7 +178,7 @@ def table(name: str, path: str, **options: Any) -> int:
     PATH is a folder of log.dirs, a topic-partition folder, one segment file, or any of these as s3://bucket/folder.
     """
     require_known("table", name, TABLES)
-    own = {key: options.pop(key) for key in ("format", "output", "columns", "limit", "encoding", "report", "quiet")}
+    own = {key: options.pop(key) for key in ("format", "output", "columns", "limit", "encoding", "csv_safe", "report", "quiet")}
     for several in ("topics", "partitions"):
         options[several] = list(options[several]) or None
     from .reading import write_table

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from kafkalog.errors import StorageError, UsageError
+from kafkalog.storage import local_path
 
 STDOUT = "-"
 
@@ -82,7 +83,7 @@ def _open(output: str) -> Iterator[Sink]:
     if output == STDOUT:
         yield Sink(standard_output(), "standard output")
         return
-    path = Path(os.path.realpath(output))
+    path = Path(os.path.realpath(local_path(output)))
     try:
         existing = path.stat() if path.exists() else None
         special = existing is not None and not stat.S_ISREG(existing.st_mode)

@@ -37,14 +37,14 @@ class Writer(Protocol):
         ...
 
 
-def open_writer(name: str, sink: Sink, schema: pa.Schema, encoding: str) -> Writer:
+def open_writer(name: str, sink: Sink, schema: pa.Schema, encoding: str, *, csv_safe: bool = False) -> Writer:
     """A writer of the format of that name."""
     if name == "text":
         return TextWriter(sink, schema, encoding)
     if name == "json":
         return JsonWriter(sink, schema, encoding)
     if name == "csv":
-        return CsvWriter(sink, schema, encoding)
+        return CsvWriter(sink, schema, encoding, safe=csv_safe)
     return ArrowWriter(sink, schema) if name == "arrow" else ParquetWriter(sink, schema)
 
 
@@ -74,17 +74,18 @@ class JsonWriter:
 
 
 class CsvWriter:
-    """RFC 4180 with a line of column names. On a terminal, what is not printable is escaped."""
+    """RFC 4180 with a line of column names. On a terminal, what is not printable is escaped; `safe` is for spreadsheets."""
 
-    def __init__(self, sink: Sink, schema: pa.Schema, encoding: str) -> None:
+    def __init__(self, sink: Sink, schema: pa.Schema, encoding: str, *, safe: bool = False) -> None:
         self.sink = sink
+        self.safe = safe
         self.encoding = encoding
         self.escape = sink.isatty()
         sink.write((",".join(map(quote_csv, schema.names)) + "\r\n").encode())
 
     def write(self, batch: pa.RecordBatch) -> None:
         for part in slices(batch, LINES_PER_WRITE):
-            columns = [csv_cells(column, self.encoding, escape=self.escape) for column in part.columns]
+            columns = [csv_cells(column, self.encoding, escape=self.escape, safe=self.safe) for column in part.columns]
             self.sink.write("".join([",".join(row) + "\r\n" for row in zip(*columns, strict=True)]).encode())
 
     def flush(self) -> None:

@@ -21,10 +21,15 @@ from typing import Any, Final, NamedTuple
 from kafkalog.errors import NotANumber, UnsupportedFormat, UsageError
 
 VERSION: Final = 0
+# More partitions than a broker has, more epochs than a partition sees: what is larger is not read, since to do so takes seconds.
+MAX_LINES: Final = 200_000
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _BLANKS = re.compile(r"[ \t\v\f]+")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,32}")
+# Checkpoints as brokers write them; numbers that fit their bits whatever they are. Possessive, so that nothing is remembered.
+_PLAIN_OFFSETS = re.compile(r"0\n[0-9]{1,9}+\n(?:[!-~]++ [0-9]{1,9}+ [0-9]{1,18}+\n)*+")
+_PLAIN_EPOCHS = re.compile(r"0\n[0-9]{1,9}+\n(?:[0-9]{1,9}+ [0-9]{1,18}+\n)*+")
 _UUID = re.compile(r"[A-Za-z0-9_-]{22}")
 _ZERO_UUID = "A" * 22
 
@@ -80,6 +85,10 @@ class QuorumState(NamedTuple):
 
 def decode_offset_checkpoint(data: bytes) -> list[PartitionOffset]:
     """The lines of an offset checkpoint, in their order."""
+    plain = _plain_columns(data, _PLAIN_OFFSETS, 3)
+    if plain is not None:
+        topics, partitions, offsets = plain
+        return list(map(PartitionOffset, topics, map(int, partitions), map(int, offsets)))
     return [
         PartitionOffset(topic, _number(partition, 32, line), _number(offset, 64, line))
         for line, (topic, partition, offset) in _checkpoint_lines(data, 3)
@@ -93,6 +102,10 @@ def encode_offset_checkpoint(entries: Iterable[PartitionOffset]) -> bytes:
 
 def decode_leader_epoch_checkpoint(data: bytes) -> list[EpochStart]:
     """The lines of a leader epoch checkpoint, in their order."""
+    plain = _plain_columns(data, _PLAIN_EPOCHS, 2)
+    if plain is not None:
+        epochs, start_offsets = plain
+        return list(map(EpochStart, map(int, epochs), map(int, start_offsets)))
     return [
         EpochStart(_number(epoch, 32, line), _number(start_offset, 64, line))
         for line, (epoch, start_offset) in _checkpoint_lines(data, 2)
@@ -183,6 +196,17 @@ def decode_quorum_state(data: bytes) -> QuorumState:
         directory_id,
         tuple(_json_integer(voter, "voterId", 32, -1) for voter in voters),
     )
+
+
+def _plain_columns(data: bytes, form: re.Pattern[str], width: int) -> list[list[str]] | None:
+    """The columns of a checkpoint in its usual form, ten times as fast as line by line; None for any other."""
+    if data.count(b"\n") > MAX_LINES:
+        raise UnsupportedFormat("file-format", position=0, expected=f"at most {MAX_LINES} lines", found=data.count(b"\n"))
+    text = _text(data)
+    if form.fullmatch(text) is None:
+        return None
+    words = text.split()
+    return [words[2 + column :: width] for column in range(width)] if len(words) - 2 == int(words[1]) * width else None
 
 
 def _checkpoint_lines(data: bytes, width: int) -> Iterator[tuple[int, Sequence[str]]]:

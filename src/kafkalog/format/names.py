@@ -50,6 +50,10 @@ _SEGMENT_FILE = re.compile(r"([0-9]{20})\.(log|index|timeindex|txnindex|snapshot
 _KRAFT_SNAPSHOT = re.compile(r"([0-9]{20})-([0-9]{10})(?:(?:-[0-9]+)?\.checkpoint\.(part)|\.checkpoint(?:\.(deleted|tmp))?)")
 _FOLDER = re.compile(r"(.+)-(0|[1-9][0-9]{0,9})(?:\.[0-9a-fA-F]{32}-(delete|future|stray))?", re.DOTALL)
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+# What kafkalog itself leaves beside partitions: jobs of append, journals of what made a folder, work that was interrupted.
+_OWN_FILE = re.compile(
+    r"\..+\.(append\.json|inprogress)|.+\.(salvage|undelete|reindex|convert|compact|retain|truncate|recover)\.(jsonl?|txt)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,11 @@ def parse_file_name(name: str) -> FileName | None:
     if stem in PARTITION_FILES or stem in LOG_DIRECTORY_FILES:
         return FileName(stem, suffix=suffix)
     return None
+
+
+def is_own_name(name: str) -> bool:
+    """Whether a file or folder of this name in a log directory is one of kafkalog's own notes."""
+    return _OWN_FILE.fullmatch(name) is not None
 
 
 def _in_range(name: FileName) -> FileName | None:

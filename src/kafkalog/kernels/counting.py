@@ -132,6 +132,19 @@ def share_headers(offsets: Offsets32, name_sizes: Ints, value_sizes: Ints, weigh
 
 
 @kernel
+def mark_first_names(offsets: Offsets32, ids: Ints, most: Int, marks: Ints) -> None:
+    """1 for each header whose name no earlier one of its record has, else 0; -1 for all of a record with more than `most`."""
+    for row in range(offsets.shape[0] - 1):
+        start, stop = offsets[row] - offsets[0], offsets[row + 1] - offsets[0]
+        for header in range(start, stop):
+            marks[header] = 1 if stop - start <= most else -1
+            for earlier in range(start, header if stop - start <= most else start):
+                if ids[earlier] == ids[header]:
+                    marks[header] = 0
+                    break
+
+
+@kernel
 def sum_runs(values: Ints, weights: Ints, counts: Ints, runs: Ints) -> Int:
     """The number of runs of the same value; `runs` has their values, weights and counts, and room for a run per value."""
     found = -1

@@ -22,6 +22,8 @@ PLAIN, COMPRESSED, CHECKED, READY, DROPPED = 0, 1, 2, 4, 8
 
 # Bits of what is wanted of each record beside its offset and timestamp.
 KEY, VALUE, HEADERS = 1, 2, 4
+KEPT = KEY | VALUE | HEADERS
+CHECK = 8  # nothing of it, but its structure has to be right
 
 # Rows of the tools: addresses of C functions (`native`; 0: do without) and the most bytes that a payload may decompress to.
 CRC32C_FUNCTION, LZ4_FUNCTION, ZSTD_FUNCTION, ZSTD_CONTEXT, PAYLOAD_LIMIT = range(5)
@@ -59,6 +61,8 @@ REASON_OF = (
 )
 
 LEAST_HEADER = 2  # bytes: one without key and value
+# Bytes of a record before and between its contents; without the number of headers, which is not always looked at.
+LEAST_FRONT = 6
 LAST_INT64 = np.int64(0x7FFFFFFFFFFFFFFF)
 
 Offsets32 = NDArray[np.int32]

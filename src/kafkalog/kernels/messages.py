@@ -22,6 +22,7 @@ from .layout import (
     FIRST_OFFSET,
     FIRST_ROW,
     HEADERS,
+    KEPT,
     KEY,
     LAST_INT64,
     NESTED,
@@ -103,8 +104,8 @@ def decode_messages(
     first_wanted, last_wanted, first_time, last_time = wanted_range(bounds)
     offsets, timestamps, key_offsets, key_valid, keys, value_offsets, value_valid, values = columns
     want_key, want_value = wants & KEY != 0, wants & VALUE != 0
-    key_bytes = np.int64(key_offsets[row]) if wants else np.int64(0)
-    value_bytes = np.int64(value_offsets[row]) if wants else np.int64(0)
+    key_bytes = np.int64(key_offsets[row]) if wants & KEPT else np.int64(0)
+    value_bytes = np.int64(value_offsets[row]) if wants & KEPT else np.int64(0)
     first_row, status = row, OK
     number = np.uint64(first)
     while number < payloads.shape[1]:
@@ -128,7 +129,7 @@ def decode_messages(
         if first_wanted <= offset <= last_wanted and first_time <= timestamp <= last_time:
             offsets[np.uint64(row)] = offset
             timestamps[np.uint64(row)] = timestamp
-            if wants:
+            if wants & KEPT:
                 key_bytes = _put(data, key_start, key_size, want_key, row, key_bytes, key_offsets, key_valid, keys)
                 value_bytes = _put(
                     data, value_start, value_size, want_value, row, value_bytes, value_offsets, value_valid, values
@@ -210,8 +211,8 @@ def decode_set(
     first_wanted, last_wanted, first_time, last_time = wanted_range(bounds)
     offsets, timestamps, key_offsets, key_valid, keys, value_offsets, value_valid, values = columns
     want_key, want_value = wants & KEY != 0, wants & VALUE != 0
-    key_bytes = np.int64(key_offsets[row]) if wants else np.int64(0)
-    value_bytes = np.int64(value_offsets[row]) if wants else np.int64(0)
+    key_bytes = np.int64(key_offsets[row]) if wants & KEPT else np.int64(0)
+    value_bytes = np.int64(value_offsets[row]) if wants & KEPT else np.int64(0)
     first_row = row
     at = start
     while at < end:
@@ -225,7 +226,7 @@ def decode_set(
             _, key_start, key_size, value_start, value_size = message_parts(data, at, at + size, inner_magic)
             offsets[np.uint64(row)] = offset
             timestamps[np.uint64(row)] = timestamp
-            if wants:
+            if wants & KEPT:
                 key_bytes = _put(data, key_start, key_size, want_key, row, key_bytes, key_offsets, key_valid, keys)
                 value_bytes = _put(
                     data, value_start, value_size, want_value, row, value_bytes, value_offsets, value_valid, values

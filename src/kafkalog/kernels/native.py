@@ -9,7 +9,8 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-from importlib.util import find_spec
+from importlib import import_module
+from importlib.machinery import PathFinder
 
 from ._jit import JIT_OFF
 
@@ -96,11 +97,15 @@ class ZstdContext:
 
 
 def _library(module: str) -> ctypes.CDLL | None:
-    """The shared object of an extension module."""
+    """The shared object of an extension module.
+
+    It is looked for in its package's folder, not in sys.modules, where a module that another thread is importing may have no spec
+    yet. Importing the package waits for that thread.
+    """
     if IS_OFF:
         return None
     try:
-        spec = find_spec(module)
+        spec = PathFinder.find_spec(module, import_module(module.rpartition(".")[0]).__path__)
         return ctypes.CDLL(spec.origin) if spec is not None and spec.origin is not None else None
     except (ImportError, OSError):
         return None

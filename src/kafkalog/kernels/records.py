@@ -20,14 +20,17 @@ from .layout import (
     BAD_OFFSET,
     BAD_STRUCTURE,
     BAD_VARINT,
+    CHECK,
     FIRST_TIME,
     FIRST_WANTED,
     HEADERS,
     HEADERS_LIMIT,
+    KEPT,
     KEY,
     LAST_INT64,
     LAST_TIME,
     LAST_WANTED,
+    LEAST_FRONT,
     NO_ROOM,
     OK,
     OVER_HEADERS_LIMIT,
@@ -241,11 +244,12 @@ def decode_batch(
     offsets_there = fields[LAST_OFFSET, entry] - fields[BASE_OFFSET, entry] + 1
     if not 0 <= count <= (stop - start) // batch.MIN_RECORD_SIZE or count > offsets_there:
         return BAD_COUNT, row
-    if not has_room(columns, wants, row, count, stop - start):
+    content = stop - start - count * LEAST_FRONT
+    if not has_room(columns, wants, row, count, content):
         return NO_ROOM, row
-    if wants == 0:
-        return _decode_positions(data, fields, entry, start, stop, bounds, row, columns.offsets, columns.timestamps)
-    if wants & HEADERS and not has_header_room(headers, row, stop - start):
+    if wants & KEPT == 0:
+        return _decode_positions(data, fields, entry, start, stop, wants, bounds, row, columns.offsets, columns.timestamps)
+    if wants & HEADERS and not has_header_room(headers, row, content):
         return NO_ROOM, row
     return _decode_records(data, fields, entry, start, stop, wants, bounds, row, columns, headers)
 
@@ -312,13 +316,33 @@ def _decode_records(
 
 
 @inline
+def _check_rest(data: Bytes, at: Position, stop: Position, headers_limit: Int) -> Int:
+    """Whether key, value and headers fill data[at:stop]."""
+    for _ in range(2):
+        _, _, at = sized_bytes(data, at, stop)
+        if at > stop:
+            return _status_of(at, stop)
+    status, _, _ = find_headers(data, at, stop, headers_limit)
+    return status
+
+
+@inline
 def _decode_positions(
-    data: Bytes, fields: Ints, entry: Int, start: Int, stop: Int, bounds: Ints, row: Int, offsets: Ints, timestamps: Ints
+    data: Bytes,
+    fields: Ints,
+    entry: Int,
+    start: Int,
+    stop: Int,
+    wants: Int,
+    bounds: Ints,
+    row: Int,
+    offsets: Ints,
+    timestamps: Ints,
 ) -> tuple[Int, Int]:
-    """As `_decode_records` for offsets and timestamps alone: the rest of each record is stepped over."""
+    """As `_decode_records` for offsets and timestamps alone: the rest of each record is stepped over, or only checked."""
     base_offset, base_timestamp, append_time, max_timestamp = origin(fields, entry)
     first_wanted, last_wanted, first_time, last_time = wanted_range(bounds)
-    record_limit = bounds[RECORD_LIMIT]
+    record_limit, headers_limit = bounds[RECORD_LIMIT], bounds[HEADERS_LIMIT]
     at, end, here = np.uint64(start), np.uint64(stop), np.uint64(row)
     for _ in range(fields[COUNT, entry]):
         if at == end:
@@ -328,6 +352,10 @@ def _decode_positions(
             return status, row
         if offset_delta > LAST_INT64 - base_offset or base_offset + offset_delta < 0:
             return BAD_OFFSET, row
+        if wants & CHECK:
+            status = _check_rest(data, at, record_stop, headers_limit)
+            if status != OK:
+                return status, row
         at = record_stop
         offset = base_offset + offset_delta
         timestamp = max_timestamp if append_time else base_timestamp + timestamp_delta

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from kafkalog.errors import SegmentError, StorageError, TornTail
 from kafkalog.kernels import scan
 from kafkalog.kernels.bytes import Ints
-from kafkalog.segment.decode import RecordDecoder, RecordRange, crc_matches
+from kafkalog.segment.decode import RecordDecoder, RecordRange, crc_error, crc_matches
 from kafkalog.segment.salvage import SalvageWalk
 from kafkalog.segment.windows import SegmentWalk, Window, WindowBuffers
 from kafkalog.storage.store import ByteSource
 
 from .order import header_bases
 from .partition import Partition, Segment
-from .reading import ReadOptions, SegmentPlacement, explain_end, open_log
+from .reading import ReadOptions, SegmentPlacement, explain_end, open_log, torn_by_crash
 from .report import ReadReport
 
 
@@ -31,6 +31,11 @@ class BatchHeaders:
     fields: Ints
     base_offsets: NDArray[np.int64]
     crc_valid: NDArray[np.bool_] | None = None
+
+    def rows(self, kept: NDArray[np.bool_]) -> BatchHeaders:
+        """Some of the entries."""
+        valid = self.crc_valid[kept] if self.crc_valid is not None else None
+        return BatchHeaders(self.partition, self.file, self.fields[:, kept], self.base_offsets[kept], valid)
 
 
 def read_batches(partitions: Iterable[Partition], options: ReadOptions, report: ReadReport) -> Iterator[BatchHeaders]:
@@ -45,7 +50,8 @@ class _PartitionBatches:
         self.options = options
         self.report = report
         self.strict = options.on_damage == "strict"
-        self.want_crc = "crc_valid" in options.columns
+        self.check_crcs = options.check_crcs and self.strict
+        self.want_crc = self.check_crcs or "crc_valid" in options.columns
         self.want_bases = "base_offset" in options.columns
         self.decoder = RecordDecoder(
             RecordRange(), options.limits, frozenset({"offset"}), check_crcs=False, stop_at_problem=False
@@ -77,7 +83,8 @@ class _PartitionBatches:
         if self.want_crc:
             buffers = WindowBuffers()
             for window in walk.windows(buffers):
-                yield self._with_crc(window)
+                found = self._with_crc(window)
+                yield self._without_damage(found, window, segment, source) if self.check_crcs else found
                 buffers.give_back(window)
         else:
             for fields in walk.headers():
@@ -89,6 +96,14 @@ class _PartitionBatches:
         valid = crc_matches(window, np.arange(window.count))
         fields = window.fields.copy()
         return BatchHeaders(self.partition, window.file, fields, self._decoded_bases(window, header_bases(fields)), valid)
+
+    def _without_damage(self, found: BatchHeaders, window: Window, segment: Segment, source: ByteSource) -> BatchHeaders:
+        """The same if every checksum of the range fits; raises the first damage. A torn last entry is left out."""
+        assert found.crc_valid is not None
+        bad = np.flatnonzero(~found.crc_valid & self._rows_within(found))
+        for row in bad.tolist():
+            self._handle(segment, torn_by_crash(crc_error(window, row), segment.stop_in(source)))
+        return found.rows(found.crc_valid) if len(bad) else found
 
     def _salvage(self, segment: Segment, source: ByteSource) -> Iterator[BatchHeaders]:
         start, stop = segment.start_position, segment.stop_in(source)
@@ -118,20 +133,22 @@ class _PartitionBatches:
         rows = np.flatnonzero(bases < 0)
         if self.want_bases and len(rows):
             bases = bases.copy()
-            for group in self.decoder.decode(window, rows).groups:
-                bases[group.entries] = group.first_offsets
+            for decoded, _ in self.decoder.decode_in_parts(window, rows):
+                for group in decoded.groups:
+                    bases[group.entries] = group.first_offsets
         return bases
 
     def _within(self, found: BatchHeaders) -> BatchHeaders:
         """Only the entries that may hold offsets of the range."""
+        rows = self._rows_within(found)
+        return found if rows.all() else found.rows(rows)
+
+    def _rows_within(self, found: BatchHeaders) -> NDArray[np.bool_]:
         wanted = self.options.record_range
-        fields = found.fields
-        first = np.where(found.base_offsets < 0, fields[scan.LAST_OFFSET], found.base_offsets)
-        rows = (fields[scan.LAST_OFFSET] >= wanted.start_offset) & (first <= wanted.last_offset)
-        if rows.all():
-            return found
-        valid = found.crc_valid[rows] if found.crc_valid is not None else None
-        return BatchHeaders(found.partition, found.file, fields[:, rows], found.base_offsets[rows], valid)
+        last = found.fields[scan.LAST_OFFSET]
+        first = np.where(found.base_offsets < 0, last, found.base_offsets)
+        rows: NDArray[np.bool_] = (last >= wanted.start_offset) & (first <= wanted.last_offset)
+        return rows
 
     def _handle(self, segment: Segment, error: SegmentError) -> None:
         if isinstance(error, TornTail) and segment.is_newest:

@@ -10,7 +10,7 @@ from kafkalog.format import names
 from kafkalog.format.batch import LOG_OVERHEAD, MAGIC_POSITION, MAX_MAGIC
 from kafkalog.format.checkpoint import decode_offset_checkpoint
 from kafkalog.format.message import MIN_MESSAGE_SIZE
-from kafkalog.storage.store import Entry, Store
+from kafkalog.storage.store import LINKED_FOLDER, Entry, Store
 
 from .partition import SMALL_FILE, Partition, Segment, StoredFile
 
@@ -41,6 +41,12 @@ def _partitions_of_folder(store: Store, folder: str) -> list[Partition]:
         _listed_partition(store, store.join(folder, entry.name), starts)
         for entry in entries
         if entry.kind == "folder" and names.parse_folder_name(entry.name) is not None
+    ]
+    # A broker follows these, so that they are partitions; left out without a word they would look like lost ones.
+    partitions += [
+        replace(_partition(store, store.join(folder, entry.name), [], starts), problems=(_problem(store, folder, entry),))
+        for entry in entries
+        if entry.problem == LINKED_FOLDER and names.parse_folder_name(entry.name) is not None
     ]
     if not partitions:
         raise NoLogs(_nothing_found(folder, entries), file=folder)
@@ -91,9 +97,7 @@ def _partition(store: Store, folder: str, entries: list[Entry], starts: dict[tup
     parsed = names.parse_folder_name(name) or names.FolderName(name, UNNAMED)
     files = [stored for entry in entries if (stored := _stored(store, folder, entry)) is not None]
     problems = tuple(
-        f"{store.join(folder, entry.name)}: {entry.problem}"
-        for entry in entries
-        if entry.problem and names.parse_file_name(entry.name)
+        _problem(store, folder, entry) for entry in entries if entry.problem and names.parse_file_name(entry.name)
     )
     return Partition(
         store,
@@ -109,11 +113,20 @@ def _partition(store: Store, folder: str, entries: list[Entry], starts: dict[tup
     )
 
 
+def _problem(store: Store, folder: str, entry: Entry) -> str:
+    return f"{store.join(folder, entry.name)}: {entry.problem}"
+
+
 def _stored(store: Store, folder: str, entry: Entry) -> StoredFile | None:
     parsed = names.parse_file_name(entry.name)
     if parsed is None or entry.kind != "file":
         return None
-    return StoredFile(store.join(folder, entry.name), entry.size, entry.mtime_ns, parsed.kind, parsed.base_offset, parsed.suffix)
+    return _named(store.join(folder, entry.name), entry, parsed)
+
+
+def _named(path: str, entry: Entry, parsed: names.FileName) -> StoredFile:
+    kind, base_offset, suffix = parsed.kind, parsed.base_offset, parsed.suffix
+    return StoredFile(path, entry.size, entry.mtime_ns, kind, base_offset, suffix, entry.disk_size, entry.inode)
 
 
 def segments_of(files: Iterable[StoredFile]) -> tuple[Segment, ...]:
@@ -140,7 +153,7 @@ def _partition_of_file(store: Store, path: str, entry: Entry) -> Partition:
         parsed = names.FileName("log", UNNAMED)
     elif parsed.kind not in (*LOG_KINDS, *names.SEGMENT_KINDS, names.LEADER_EPOCH_CHECKPOINT):
         raise UnsupportedFormat("not-a-segment", file=path, detail=f"a {parsed.kind} file holds no records; give its folder")
-    stored = StoredFile(path, entry.size, entry.mtime_ns, parsed.kind, parsed.base_offset, parsed.suffix)
+    stored = _named(path, entry, parsed)
     segments = (Segment(stored),) if parsed.kind in LOG_KINDS else ()
     return Partition(
         store,

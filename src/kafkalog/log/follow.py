@@ -11,6 +11,7 @@ import pyarrow as pa
 from kafkalog.errors import SegmentChanged, StorageError
 
 from .folders import find_partitions
+from .interrupted import SwapWatch
 from .partition import Partition
 from .reading import ReadOptions
 from .report import ReadReport
@@ -34,14 +35,15 @@ def follow_partitions(
 ) -> Iterator[pa.RecordBatch]:
     """What is there now, then what comes, partition by partition in each round; `start_offsets` by folder."""
     followed = [_Followed(found, options, read, report, start_offsets.get(found.folder)) for found in partitions]
+    stopping = False
     while True:
-        stopping = stop is not None and stop()
+        stopping = stopping or (stop is not None and stop())
         found = False
         for each in followed:
             for batch in each.new_batches():
                 found = True
                 yield batch
-        if stopping:
+        if stopping and not any(each.waits for each in followed):
             return
         if not found:
             time.sleep(poll_seconds)
@@ -59,6 +61,8 @@ class _Followed:
         self.report = report
         self.offset = options.record_range.start_offset if start_offset is None else start_offset
         self.failed_rounds = 0
+        self.swaps = SwapWatch(options.limits)
+        self.waits = False  # for a broker that is putting a segment in the place of others
         self.tail = PartitionTail(
             options.limits, transactions=options.isolation == "read_committed", pass_damage=options.on_damage != "strict"
         )
@@ -66,9 +70,10 @@ class _Followed:
     def new_batches(self) -> Iterator[pa.RecordBatch]:
         round_report = ReadReport()
         try:
-            current = find_partitions(self.partition.store, self.partition.file or self.partition.folder)[0]
-            stop_offset = self._stop_offset(current)
-            if stop_offset > self.offset:
+            current = self._current()
+            self.waits = current is None
+            stop_offset = self.offset if current is None else self._stop_offset(current)
+            if current is not None and stop_offset > self.offset:
                 record_range = replace(self.options.record_range, start_offset=self.offset, stop_offset=stop_offset)
                 committed = self.tail.committed(self.offset, stop_offset)
                 options = replace(self.options, record_range=record_range, committed=committed)
@@ -84,6 +89,10 @@ class _Followed:
                 raise
         finally:
             self.report.add(round_report)
+
+    def _current(self) -> Partition | None:
+        """The partition as it is now; None while a broker puts a segment in the place of others."""
+        return self.swaps.settled(find_partitions(self.partition.store, self.partition.file or self.partition.folder)[0])
 
     def _stop_offset(self, current: Partition) -> int:
         """Where whole entries end now, and for read_committed the first open transaction begins."""

@@ -5,15 +5,54 @@ A broker's start gives them their names. Until then they are all that is left of
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Final
 
 from kafkalog.errors import Limits
 from kafkalog.format import names
+from kafkalog.storage.local import LocalStore
+from kafkalog.storage.lock import is_broker_running
 
 from .folders import segments_of
 from .partition import Partition, StoredFile
 
 SWAP, CLEANED = "swap", "cleaned"
+# A live broker renames a `.swap` file within milliseconds of renaming what it replaces.
+SETTLED_SECONDS: Final = 2.0
+
+
+class SwapWatch:
+    """The `.swap` files of one partition, for a reader that lists it again and again.
+
+    Where no broker holds the lock of the log directory, a finished segment is taken at once. Beside a live broker it is about to
+    get its name: a reader that took it would look for a file that is gone, and one that ignored it would step over its records.
+    So the reader waits, and takes what is still there, unchanged, after `SETTLED_SECONDS`.
+    """
+
+    def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
+        self.limits = limits
+        self.clock = clock
+        self._waiting: frozenset[StoredFile] = frozenset()
+        self._since = 0.0
+
+    def settled(self, partition: Partition) -> Partition | None:
+        """The listed partition with its finished segments; None while some are about to get their names: list it again."""
+        whole = with_finished_segments(partition, self.limits)
+        waiting = frozenset(_waiting(partition)) if whole is not partition else frozenset()
+        if waiting != self._waiting:
+            self._waiting, self._since = waiting, self.clock()
+        if not waiting or self.clock() - self._since >= SETTLED_SECONDS or _is_dead(partition):
+            return whole
+        return None
+
+
+def _is_dead(partition: Partition) -> bool:
+    """Whether surely no broker works on the partition; of an object store nobody can say."""
+    if not isinstance(partition.store, LocalStore):
+        return False
+    return is_broker_running(partition.store.parent(partition.folder)) is False
 
 
 def with_finished_segments(partition: Partition, limits: Limits) -> Partition:

@@ -8,6 +8,7 @@ compacted) and in agreement with its leader-epoch-checkpoint; then nothing in a 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -134,16 +135,21 @@ class Order:
         self.stop = stop
 
     def _contradict_checkpoint(self, fields: Ints, bases: NDArray[np.int64]) -> NDArray[np.bool_]:
-        known = self.partition.epochs
-        if not known:
+        if not self.partition.epochs:
             return np.zeros(len(bases), np.bool_)
-        at = np.searchsorted([epoch.start_offset for epoch in known], bases, side="right") - 1
-        expected = np.array([epoch.epoch for epoch in known])[np.maximum(at, 0)]
+        starts, known = self._known_epochs
+        at = np.searchsorted(starts, bases, side="right") - 1
+        expected = known[np.maximum(at, 0)]
         epochs = fields[scan.LEADER_EPOCH]
         contradicts: NDArray[np.bool_] = (fields[scan.MAGIC] == 2) & (at >= 0) & (epochs != expected)
         if not self.contiguous:  # a cleaner from 4.0 on makes v2 batches of v0/v1 messages, which had no epoch
             contradicts &= epochs != UNKNOWN_EPOCH
         return contradicts
+
+    @cached_property
+    def _known_epochs(self) -> tuple[Ints, Ints]:
+        """Start offsets and epochs of the checkpoint."""
+        return np.array(self.partition.epoch_starts, np.int64), np.array([each.epoch for each in self.partition.epochs], np.int64)
 
     def _places(self, fields: Ints, bases: NDArray[np.int64], exact: NDArray[np.bool_]) -> list[_Place]:
         contradicts = self._contradict_checkpoint(fields, bases) if self.checkpointed else np.zeros(len(bases), np.bool_)

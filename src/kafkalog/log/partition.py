@@ -12,7 +12,7 @@ from functools import cached_property
 
 from kafkalog.errors import KafkaLogError
 from kafkalog.format import names
-from kafkalog.format.checkpoint import EpochStart, decode_leader_epoch_checkpoint
+from kafkalog.format.checkpoint import EpochStart, decode_leader_epoch_checkpoint, decode_partition_metadata
 from kafkalog.storage.store import ByteSource, Store
 
 SMALL_FILE = 64 << 20
@@ -28,6 +28,14 @@ class StoredFile:
     kind: str
     base_offset: int = -1
     suffix: str = ""
+    # What its blocks take, which changes without the file: index files are preallocated and sparse.
+    disk_size: int | None = field(default=None, compare=False)
+    inode: int = 0
+
+    @property
+    def stored_size(self) -> int:
+        """What it takes where it is stored: its blocks on a disk, its bytes in an object store."""
+        return self.size if self.disk_size is None else self.disk_size
 
 
 @dataclass(frozen=True)
@@ -93,9 +101,23 @@ class Partition:
         except KafkaLogError:
             return ()
 
+    @cached_property
+    def epoch_starts(self) -> list[int]:
+        """The start offsets of `epochs`."""
+        return [epoch.start_offset for epoch in self.epochs]
+
+    @cached_property
+    def topic_id(self) -> str | None:
+        """The identity that brokers since 2.8 give a topic: one that was deleted and created again has another."""
+        found = [stored for stored in self.files if stored.kind == names.PARTITION_METADATA]
+        try:
+            return decode_partition_metadata(self.store.read_small(found[0].path, SMALL_FILE)).topic_id if found else None
+        except KafkaLogError:
+            return None
+
     def epoch_at(self, offset: int) -> int | None:
         """The leader epoch that the checkpoint gives to an offset."""
-        at = bisect_right([epoch.start_offset for epoch in self.epochs], offset)
+        at = bisect_right(self.epoch_starts, offset)
         return self.epochs[at - 1].epoch if at else None
 
     def segments_from(self, offset: int) -> tuple[Segment, ...]:

@@ -58,6 +58,7 @@ class ReadOptions:
     neighbours: bool = False
     allow_disorder: bool = False
     skip_io_errors: bool = False
+    check_crcs: bool = False  # of batches, read strictly: a wrong checksum is damage, not a fact in a column
     threads: int | None = None
     limits: Limits = field(default_factory=Limits)
     window_bytes: int | None = None
@@ -159,9 +160,22 @@ class _PartitionRead:
 
     def run(self) -> Iterator[RecordSlice]:
         for scanned, decoded in ordered(self._decode, self._scan(), self.options.thread_count):
-            yield from self._give_out(scanned, decoded)
+            for part, found in self._parts(scanned, decoded):
+                yield from self._give_out(part, found)
             if scanned.window is not None:
                 self.buffers.give_back(scanned.window)
+
+    def _parts(self, scanned: _Scanned, decoded: DecodedWindow | None) -> Iterator[tuple[_Scanned, DecodedWindow | None]]:
+        """What was decoded, then what was left of the window, part by part, so that only one of these is in memory."""
+        window = scanned.window
+        while window is not None and decoded is not None and decoded.left is not None:
+            entries = np.arange(window.count) if scanned.entries is None else scanned.entries
+            behind = int(np.searchsorted(entries, decoded.left))
+            yield replace(scanned, entries=entries[:behind], problems=[], ends=False), decoded
+            decoded.groups.clear()
+            scanned = replace(scanned, entries=entries[behind:], begins=False)
+            decoded = self._decode_window(scanned, window, leave_large=False)
+        yield scanned, decoded
 
     # -- scanning ------------------------------------------------------------------------------------------------------------
 
@@ -217,20 +231,21 @@ class _PartitionRead:
     def _decode(self, scanned: _Scanned) -> DecodedWindow | None:
         if scanned.window is None:
             return None
-        decoded = self._decode_window(scanned, scanned.window)
-        self.buffers.let_go(scanned.window)
+        decoded = self._decode_window(scanned, scanned.window, leave_large=True)
+        if decoded.left is None:
+            self.buffers.let_go(scanned.window)
         return decoded
 
-    def _decode_window(self, scanned: _Scanned, window: Window) -> DecodedWindow:
+    def _decode_window(self, scanned: _Scanned, window: Window, *, leave_large: bool) -> DecodedWindow:
         if scanned.entries is None and self._wants_all(window):
-            return self.decoder.decode(window, np.arange(window.count))
+            return self.decoder.decode(window, np.arange(window.count), leave_large=leave_large)
         entries = scanned.entries if scanned.entries is not None else np.arange(window.count)
         fields = rows_of(window.fields, entries)
         in_range = self._in_range(fields)
         if not in_range.all():
             entries, fields = entries[in_range], fields[:, in_range]
         wanted = self._wanted(fields)
-        return self.decoder.decode(window, entries, None if wanted.all() else wanted)
+        return self.decoder.decode(window, entries, None if wanted.all() else wanted, leave_large=leave_large)
 
     def _wants_all(self, window: Window) -> bool:
         """The common case, told from a few facts: every entry lies within the range, and none is left out for what it is."""

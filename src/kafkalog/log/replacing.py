@@ -12,7 +12,8 @@ from contextlib import suppress
 
 from kafkalog.format.names import segment_file_name
 from kafkalog.storage.fs import Buffer, Fs
-from kafkalog.storage.publish import write_file, writing
+from kafkalog.storage.ownership import Ownership
+from kafkalog.storage.publish import replaced_ownership, write_file, writing
 
 CLEANED, SWAP, DELETED = ".cleaned", ".swap", ".deleted"
 KINDS = ("log", "index", "timeindex", "txnindex")
@@ -38,7 +39,11 @@ class Replacement:
         with writing(path):
             with suppress(FileNotFoundError):
                 self.fs.remove(path)
-            write_file(self.fs, path, parts)
+            write_file(self.fs, path, parts, self._ownership(kind))
+
+    def _ownership(self, kind: str) -> Ownership | None:
+        """That of the file that is replaced, or of the log that it stands beside."""
+        return replaced_ownership(self.fs, self.path(kind)) or replaced_ownership(self.fs, self.path("log"))
 
     def undo(self) -> None:
         """Remove what was written."""

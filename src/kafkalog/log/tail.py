@@ -8,6 +8,7 @@ import numpy as np
 
 from kafkalog.errors import Limits, SegmentError, TornTail
 from kafkalog.format.batch import HEADER_SIZE
+from kafkalog.format.checkpoint import EpochStart
 from kafkalog.format.names import MAX_OFFSET
 from kafkalog.kernels import scan
 from kafkalog.kernels.bytes import Ints
@@ -38,6 +39,8 @@ class PartitionTail:
         self.damage: SegmentError | None = None
         self._log: StoredFile | None = None
         self._last_header: tuple[int, bytes] | None = None  # of the last entry, with its position
+        self._epochs: list[EpochStart] = []  # of entries read without a gap; what is before the first is not known
+        self.restarts = 0
         self._replay = TransactionReplay() if transactions else None
 
     @property
@@ -50,6 +53,11 @@ class PartitionTail:
         """What a read_committed reader of these offsets has to know."""
         return self._replay.committed(start_offset, stop_offset) if self._replay is not None else None
 
+    def epoch_before(self, offset: int) -> EpochStart | None:
+        """The leader epoch of the last entry before `offset`, if that was read here."""
+        found = [start for start in self._epochs if start.start_offset < offset]
+        return found[-1] if found and offset <= self.end_offset else None
+
     def forget_before(self, offset: int) -> None:
         """Nothing below `offset` will be asked for again."""
         if self._replay is not None:
@@ -57,6 +65,15 @@ class PartitionTail:
 
     def look(self, partition: Partition) -> None:
         """Read what the listing shows to be new."""
+        before = {**vars(self), "_epochs": [*self._epochs]}
+        try:
+            self._look(partition)
+        except BaseException:
+            if self.restarts != before["restarts"]:  # nothing is known of the log as it is now, and all of it as it was
+                vars(self).update(before)
+            raise
+
+    def _look(self, partition: Partition) -> None:
         if not partition.segments or self._log == partition.segments[-1].log:
             return
         if self._went_back(partition):
@@ -65,14 +82,14 @@ class PartitionTail:
             with partition.open_log(segment) as source:
                 if self._log is not None and self._log.path == segment.log.path and self._is_rewritten(source):
                     self._begin_anew()
-                    self.look(partition)
+                    self._look(partition)
                     return
                 self._read(partition, segment, source)
                 self._log = segment.log
         self.end_offset = max(self.end_offset, partition.start_offset)
 
     def _went_back(self, partition: Partition) -> bool:
-        """Whether the log was truncated, or deleted and made anew."""
+        """Whether the log was truncated, or deleted and created again."""
         newest = partition.segments[-1].log
         if self._log is None or newest.base_offset > self._log.base_offset:
             return False
@@ -86,6 +103,8 @@ class PartitionTail:
         return source.read(position, len(header)) != header
 
     def _begin_anew(self) -> None:
+        self.restarts += 1
+        self._epochs.clear()
         self.end_offset = self.position = 0
         self._log = self._last_header = None
         if self._replay is not None:
@@ -102,14 +121,17 @@ class PartitionTail:
         self.damage = None
         # The listing says how far: what is planned from it must not reach beyond.
         stop = min(segment.log.size, source.size)
-        start = min(self._start(partition, segment, source), stop)
+        start = min(self._start(partition, segment, source, stop), stop)
         if self._log is None or self._log.path != segment.log.path:
             self._last_header = None
+            if self._replay is None:  # what the segment before got last was not read
+                self._epochs.clear()
         self.end_offset = max(self.end_offset, segment.base_offset)
         while True:
             walk = SegmentWalk(source, start, stop, self.limits)
             for fields in self._settled(walk, segment, source):
                 self.end_offset = int(fields[scan.LAST_OFFSET, -1]) + 1
+                self._note_epochs(fields)
                 position, size = fields[[scan.POSITION, scan.SIZE], -1].tolist()
                 self._last_header = position, source.read(position, min(size, HEADER_SIZE))
                 if self._replay is not None:
@@ -119,16 +141,24 @@ class PartitionTail:
             following = self._behind(walk.problem, segment, source, stop)
             if following is None:
                 return
+            self._epochs.clear()
             start = following
 
-    def _start(self, partition: Partition, segment: Segment, source: ByteSource) -> int:
+    def _note_epochs(self, fields: Ints) -> None:
+        epochs = fields[scan.LEADER_EPOCH]
+        begins = np.flatnonzero(np.concatenate(([True], epochs[1:] != epochs[:-1])))
+        for epoch, offset in fields[[scan.LEADER_EPOCH, scan.BASE_OFFSET]][:, begins].T.tolist():
+            if not self._epochs or self._epochs[-1].epoch != epoch:
+                self._epochs.append(EpochStart(epoch, offset))
+
+    def _start(self, partition: Partition, segment: Segment, source: ByteSource, stop: int) -> int:
         if self._log is not None and self._log.path == segment.log.path:
             return self.position
         if self._replay is not None:
             return 0
         index = segment.siblings.get("index")
         return seek_position(
-            source, partition.store, index.path if index else None, segment.base_offset, MAX_OFFSET, self.limits
+            source, partition.store, index.path if index else None, segment.base_offset, MAX_OFFSET, self.limits, stop
         )
 
     def _settled(self, walk: SegmentWalk, segment: Segment, source: ByteSource) -> Iterator[Ints]:

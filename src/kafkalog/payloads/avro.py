@@ -5,13 +5,15 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from kafkalog.errors import UsageError
+
+from .bounds import MAX_DEPTH, MAX_FIELDS, check_schema_text, schema_too_deep
 
 # What a schema registry's serializers put in front: a zero byte and the number of the schema.
 PREFIX_BYTES: Final = 5
@@ -43,7 +45,7 @@ class AvroDecoder:
 
     def __init__(self, schema: str, *, registry_prefix: bool = False) -> None:
         self.parsed, self.read = _prepared(schema)
-        self.type = arrow_type(self.parsed, {})
+        self.type = _column(self.parsed, {}).type
         self.registry_prefix = registry_prefix
 
     def decode(self, values: pa.Array) -> tuple[pa.Array, NDArray[np.bool_]]:
@@ -87,6 +89,7 @@ def _prepared(schema: str) -> tuple[Any, Callable[[io.BytesIO, Any], Any]]:
         import fastavro
     except ImportError:
         raise UsageError("Avro values need fastavro: pip install 'kafkalog[avro]'") from None
+    check_schema_text(schema)
     try:
         return fastavro.parse_schema(_without_uuids(json.loads(schema))), fastavro.schemaless_reader
     except (ValueError, KeyError, TypeError, fastavro.schema.SchemaParseException) as error:
@@ -103,46 +106,77 @@ def _without_uuids(schema: Any) -> Any:
 
 
 def spell_schema(schema: str) -> str:
+    check_schema_text(schema)
     try:
         return json.dumps(json.loads(schema), sort_keys=True)
     except ValueError as error:
         raise UsageError(f"not an Avro schema: {error}") from None
 
 
-def arrow_type(schema: Any, named: dict[str, pa.DataType]) -> pa.DataType:
-    """The Arrow type of an Avro type; UsageError for what has none, such as a union of two types."""
+class _Column(NamedTuple):
+    """The Arrow type of an Avro type, how many levels and fields it has, and whether its values may take no bytes at all."""
+
+    type: pa.DataType
+    depth: int = 0
+    fields: int = 0
+    may_be_empty: bool = False
+
+
+def _column(schema: Any, named: dict[str, _Column]) -> _Column:
+    """UsageError for what has no column, such as a union of two types, and for what is too deep or too wide.
+
+    A type that is named once and used twice is counted twice, at every level: so a short schema can have any number of fields.
+    """
     if isinstance(schema, list):
         return _union(schema, named)
     if isinstance(schema, str):
         if schema in PRIMITIVES:
-            return PRIMITIVES[schema]
+            return _Column(PRIMITIVES[schema], may_be_empty=schema == "null")
         if schema in named:
             return named[schema]
         raise UsageError(f"the Avro type {schema} is used inside itself, or unknown: it has no fixed columns")
     kind = schema["type"]
     if isinstance(kind, list | dict):
-        return arrow_type(kind, named)
+        return _column(kind, named)
     found = _complex(schema, kind, named)
+    if found.depth > MAX_DEPTH:
+        raise schema_too_deep()
+    if found.fields > MAX_FIELDS:
+        raise UsageError(f"the schema has more than {MAX_FIELDS} fields, counting each use of a named type")
     if "name" in schema:
         named[schema["name"]] = found
     return found
 
 
-def _complex(schema: dict[str, Any], kind: str, named: dict[str, pa.DataType]) -> pa.DataType:
+def _complex(schema: dict[str, Any], kind: str, named: dict[str, _Column]) -> _Column:
     logical = schema.get("logicalType", "")
     if logical == "decimal":
-        return _decimal(schema.get("precision", 0), schema.get("scale", 0))
+        return _Column(_decimal(schema.get("precision", 0), schema.get("scale", 0)))
     if (kind, logical) in LOGICAL:
-        return LOGICAL[kind, logical]
+        return _Column(LOGICAL[kind, logical])
     if kind in ("record", "error"):
-        return pa.struct([(field["name"], arrow_type(field["type"], named)) for field in schema["fields"]])
+        return _record({field["name"]: _column(field["type"], named) for field in schema["fields"]})
     if kind == "array":
-        return pa.list_(arrow_type(schema["items"], named))
+        item = _column(schema["items"], named)
+        if item.may_be_empty:
+            raise UsageError("an array of values that take no bytes: a few bytes could stand for any number of them")
+        return _Column(pa.list_(item.type), item.depth + 1, item.fields + 1)
     if kind == "map":
-        return pa.map_(pa.string(), arrow_type(schema["values"], named))
+        item = _column(schema["values"], named)
+        return _Column(pa.map_(pa.string(), item.type), item.depth + 1, item.fields + 1)
     if kind == "enum":
-        return pa.string()
-    return pa.binary() if kind == "fixed" else arrow_type(kind, named)
+        return _Column(pa.string())
+    return _Column(pa.binary(), may_be_empty=not schema.get("size")) if kind == "fixed" else _column(kind, named)
+
+
+def _record(columns: dict[str, _Column]) -> _Column:
+    kinds = columns.values()
+    return _Column(
+        pa.struct([(name, column.type) for name, column in columns.items()]),
+        1 + max((column.depth for column in kinds), default=0),
+        len(columns) + sum(column.fields for column in kinds),
+        all(column.may_be_empty for column in kinds),
+    )
 
 
 def _decimal(precision: int, scale: int) -> pa.DataType:
@@ -151,8 +185,8 @@ def _decimal(precision: int, scale: int) -> pa.DataType:
     return pa.decimal128(precision, scale)
 
 
-def _union(branches: list[Any], named: dict[str, pa.DataType]) -> pa.DataType:
+def _union(branches: list[Any], named: dict[str, _Column]) -> _Column:
     present = [branch for branch in branches if branch != "null"]
     if len(present) != 1:
         raise UsageError(f"a union of {len(present)} types has no single column: {json.dumps(branches)[:200]}")
-    return arrow_type(present[0], named)
+    return _column(present[0], named)._replace(may_be_empty=False)  # which branch it is takes a byte

@@ -1,4 +1,4 @@
-"""Schemas as text: Spark's DDL (`id bigint, tags array<string>, at struct<x:double>`), or what `df.schema.json()` gives."""
+"""Schemas as text: Spark's DDL (`id bigint, tags map<string,string>, at struct<x:double>`), or what `df.schema.json()` gives."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from kafkalog.errors import UsageError
+
+from .bounds import MAX_DEPTH, check_schema_text, schema_too_deep
 
 SIMPLE: Final[dict[str, pa.DataType]] = {
     "boolean": pa.bool_(),
@@ -32,11 +34,12 @@ NAMES: Final = {kind: name for name, kind in SIMPLE.items()}
 def parse_schema(text: str) -> pa.StructType:
     """The fields that a schema names; UsageError for what is none."""
     if text.lstrip().startswith("{"):
+        check_schema_text(text)
         try:
             found = json.loads(text)
         except ValueError as error:
             raise UsageError(f"the schema is not JSON: {error}") from None
-        kind = _from_json(found)
+        kind = _from_json(found, 1)
         if not pa.types.is_struct(kind):
             raise UsageError("the schema must be a struct: a JSON object with type and fields")
         return kind
@@ -53,6 +56,8 @@ def _spell(kind: pa.DataType) -> str:
         return f"struct<{','.join(f'{_quoted(field.name)}:{_spell(field.type)}' for field in kind)}>"
     if pa.types.is_list(kind):
         return f"array<{_spell(kind.value_type)}>"
+    if pa.types.is_map(kind):
+        return f"map<string,{_spell(kind.item_type)}>"
     if pa.types.is_decimal(kind):
         return f"decimal({kind.precision},{kind.scale})"
     return NAMES[kind]
@@ -65,7 +70,7 @@ def _quoted(name: str) -> str:
 def _simple(name: str) -> pa.DataType:
     known = ALIASES.get(name.lower(), name.lower())
     if known not in SIMPLE:
-        allowed = ", ".join((*SIMPLE, "decimal(p,s)", "array<...>", "struct<...>"))
+        allowed = ", ".join((*SIMPLE, "decimal(p,s)", "array<...>", "map<string,...>", "struct<...>"))
         raise UsageError(f"unknown type {name!r} in the schema; there are {allowed}")
     return SIMPLE[known]
 
@@ -76,17 +81,27 @@ def _decimal(precision: int, scale: int) -> pa.DataType:
     return pa.decimal128(precision, scale)
 
 
-def _from_json(found: Any) -> pa.DataType:
+def _map(key: pa.DataType, value: pa.DataType) -> pa.DataType:
+    if not pa.types.is_string(key):
+        raise UsageError(f"map<{_spell(key)},...>: the names in a JSON object are text; write map<string,...>")
+    return pa.map_(key, value)
+
+
+def _from_json(found: Any, depth: int) -> pa.DataType:
     """A type as `df.schema.json()` writes it."""
+    if depth > MAX_DEPTH + 1:  # what is in the deepest objects and arrays
+        raise schema_too_deep()
     if isinstance(found, str):
         number = re.fullmatch(r"decimal\((\d+),(\d+)\)", found)
         return _decimal(int(number[1]), int(number[2])) if number else _simple(found)
-    if not isinstance(found, dict) or found.get("type") not in ("struct", "array"):
+    if not isinstance(found, dict) or found.get("type") not in ("struct", "array", "map"):
         raise UsageError(f"not a type of Spark's: {json.dumps(found)[:200]}")
     try:
         if found["type"] == "array":
-            return pa.list_(_from_json(found["elementType"]))
-        return pa.struct([(field["name"], _from_json(field["type"])) for field in found["fields"]])
+            return pa.list_(_from_json(found["elementType"], depth + 1))
+        if found["type"] == "map":
+            return _map(_from_json(found["keyType"], depth + 1), _from_json(found["valueType"], depth + 1))
+        return pa.struct([(field["name"], _from_json(field["type"], depth + 1)) for field in found["fields"]])
     except (KeyError, TypeError) as error:
         raise UsageError(f"not a schema of Spark's: {error!r} is missing or wrong") from None
 
@@ -98,6 +113,7 @@ class _Parser:
         self.text = text
         self.tokens = TOKEN.findall(text)
         self.at = 0
+        self.depth = 0
         if not self.tokens:
             raise UsageError("the schema is empty; write such as: id bigint, name string")
 
@@ -108,6 +124,7 @@ class _Parser:
         return kind
 
     def _fields(self, closing: str) -> pa.StructType:
+        self._deeper()
         fields: dict[str, pa.DataType] = {}
         while True:
             name = self._next("the name of a field")
@@ -125,15 +142,32 @@ class _Parser:
             self._next(",")
         if closing:
             self._expect(closing)
+        self.depth -= 1
         return pa.struct(list(fields.items()))
+
+    def _deeper(self) -> None:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise schema_too_deep()
 
     def _type(self) -> pa.DataType:
         name = self._next("a type").lower()
         if name == "array":
             self._expect("<")
+            self._deeper()
             inner = self._type()
+            self.depth -= 1
             self._expect(">")
             return pa.list_(inner)
+        if name == "map":
+            self._expect("<")
+            self._deeper()
+            key = self._type()
+            self._expect(",")
+            value = self._type()
+            self.depth -= 1
+            self._expect(">")
+            return _map(key, value)
         if name == "struct":
             self._expect("<")
             return self._fields(">")

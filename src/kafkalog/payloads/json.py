@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import re
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -12,32 +13,46 @@ from pyarrow import json as arrow_json
 
 from kafkalog.errors import UsageError
 
+from .bounds import MAX_FIELDS, count_fields, too_deep, without_escapes
+from .json_maps import has_map, paired_type, paired_values, with_maps
+
 FIELD = "v"
 OPEN, CLOSE = pa.scalar(b'{"v":', pa.binary()), pa.scalar(b"}\n", pa.binary())
+NAME = re.compile(rb'"([^"]*)"\s*:')
 NOTHING = pa.scalar(b"", pa.binary())
+# A schema is inferred from the first values of a sample: up to so many bytes, and so many fields in all that is parsed for it.
+SAMPLE_BYTES = 16 << 20
+SAMPLE_FIELDS = 100_000
 
 
 class JsonDecoder:
     """Values that are JSON objects. Each is parsed inside an object of our own, on its own line.
 
     Broken ones cannot hide each other there: an unfinished value makes the whole text unreadable, and one that ends our object
-    and opens another gives too many rows. Then the text is halved, until the broken values are alone.
+    and opens another gives too many rows. Then the text is halved, until the broken values are alone. A value that is nested too
+    deeply (`bounds`) does not reach the parser.
     """
 
     def __init__(self, kind: pa.StructType, *, ignore_unknown: bool) -> None:
         self.type = kind
+        self.has_maps = has_map(kind)
+        self.paired = paired_type(kind)
         self.options = arrow_json.ParseOptions(
-            explicit_schema=pa.schema([(FIELD, _readable(kind))]),
+            explicit_schema=pa.schema([(FIELD, _readable(self.paired))]),
             newlines_in_values=True,
             unexpected_field_behavior="ignore" if ignore_unknown else "error",
         )
 
     def decode(self, values: pa.Array) -> tuple[pa.Array, NDArray[np.bool_]]:
-        failed = np.zeros(len(values), np.bool_)
+        failed = too_deep(values)
+        if failed.any():
+            values = pc.if_else(pa.array(failed), pa.scalar(None, values.type), values)
         there = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
         if not len(there):
             return pa.nulls(len(values), self.type), failed
         present = values if len(there) == len(values) else values.drop_null()
+        if self.has_maps:
+            present = paired_values(present, self.type)
         parts = list(self._parsed(present, failed, there))
         found = pa.concat_arrays(parts) if len(parts) > 1 else parts[0]
         if len(found) == len(values):
@@ -50,7 +65,7 @@ class JsonDecoder:
         """The values in pieces, in order; `rows` says where they stand."""
         found = parse(values, self.options)
         if found is not None:
-            found = found.cast(self.type)
+            found = with_maps(found.cast(self.paired), self.type)
             # JSON's null is a value like any other, but a row without fields would look like one that is missing.
             failed[rows[np.flatnonzero(found.is_null().to_numpy(zero_copy_only=False))]] = True
             return [found]
@@ -89,29 +104,61 @@ def _readable(kind: pa.DataType) -> pa.DataType:
 def infer_type(sample: pa.Array) -> pa.StructType:
     """The fields of a sample of JSON objects; UsageError where there are none. What looks like a time stays a string.
 
-    Of values that contradict each other, such as a number and a text in the same field, the first ones count.
+    Of values that contradict each other, such as a number and a text in the same field, the first ones count. So do they where
+    the fields of all together are too many.
     """
-    options = arrow_json.ParseOptions(newlines_in_values=True)
-    found = _inferred(sample.drop_null(), options)
-    if not found:
-        raise UsageError("no schema can be inferred: no value of the sample is a JSON object with fields; give a schema")
-    merged = pa.schema([(FIELD, found[0])])
-    for kind in found[1:]:
-        with suppress(pa.ArrowTypeError, pa.ArrowInvalid):
-            merged = pa.unify_schemas([merged, pa.schema([(FIELD, kind)])], promote_options="permissive")
-    return _plain(merged.field(FIELD).type)
+    merged, parsed_fields = None, 0
+    for kind in _inferred(_leading(sample.drop_null()), arrow_json.ParseOptions(newlines_in_values=True)):
+        merged = kind if merged is None else _merged(merged, kind)
+        parsed_fields += count_fields(kind)
+        if parsed_fields > SAMPLE_FIELDS:
+            break
+    if merged is None:
+        raise UsageError(
+            "no schema can be inferred: no value of the sample is a JSON object with fields, "
+            f"at most {MAX_FIELDS} of them; give a schema"
+        )
+    return _plain(merged)
 
 
-def _inferred(values: pa.Array, options: arrow_json.ParseOptions) -> list[pa.StructType]:
+def _merged(first: pa.StructType, second: pa.StructType) -> pa.StructType:
+    """The fields of both; those of the first alone where they contradict each other, or are too many."""
+    try:
+        both = pa.unify_schemas([pa.schema([(FIELD, kind)]) for kind in (first, second)], promote_options="permissive")
+    except (pa.ArrowTypeError, pa.ArrowInvalid):
+        return first
+    found = both.field(FIELD).type
+    return found if count_fields(found) <= MAX_FIELDS else first
+
+
+def _leading(sample: pa.Array) -> pa.Array:
+    """The values to infer from: those that are neither too deep nor too large, as far as they are not too many bytes."""
+    sample = sample.filter(pc.less_equal(pc.binary_length(sample), SAMPLE_BYTES))
+    sample = sample.filter(pa.array(~too_deep(sample)))
+    sizes = np.cumsum(pc.binary_length(sample).to_numpy(zero_copy_only=False).astype(np.int64))
+    return sample.slice(0, int(np.searchsorted(sizes, SAMPLE_BYTES, side="right")))
+
+
+def _inferred(values: pa.Array, options: arrow_json.ParseOptions) -> Iterator[pa.StructType]:
+    """The types of these values, as many as can be parsed together at a time."""
     if not len(values):
-        return []
-    found = parse(values, options)
-    if found is None:
-        if len(values) == 1:
-            return []
+        return
+    found = parse(values, options) if _may_be_parsed(values) else None
+    if found is not None and count_fields(found.type) <= MAX_FIELDS:
+        if pa.types.is_struct(found.type) and found.type.num_fields:
+            yield _without_times(found.type)
+    elif len(values) > 1:
         middle = len(values) // 2
-        return _inferred(values.slice(0, middle), options) + _inferred(values.slice(middle), options)
-    return [_without_times(found.type)] if pa.types.is_struct(found.type) and found.type.num_fields else []
+        yield from _inferred(values.slice(0, middle), options)
+        yield from _inferred(values.slice(middle), options)
+
+
+def _may_be_parsed(values: pa.Array) -> bool:
+    """Whether these values have few enough fields to be parsed together: every field has a colon after its name."""
+    most = pc.sum(pc.count_substring(values, ":")).as_py()
+    if MAX_FIELDS < most <= SAMPLE_FIELDS:
+        return len({name for value in values.to_pylist() for name in NAME.findall(without_escapes(value))}) <= MAX_FIELDS
+    return bool(most <= MAX_FIELDS)
 
 
 def _without_times(kind: pa.DataType) -> pa.DataType:

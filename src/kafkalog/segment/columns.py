@@ -27,6 +27,8 @@ ASCII_END = 0x80
 NO_OFFSETS = np.zeros(1, np.int32)
 NO_BYTES = np.empty(0, np.uint8)
 BINARY = pa.binary()
+# Bytes beside the content: of a record, of a key or value with its flag, and of a record's headers.
+OFFSET_AND_TIMESTAMP, PLACE_OF_TEXT, PLACE_OF_HEADERS = 16, 5, 4
 TIMESTAMP_TYPE = pa.timestamp("ms", tz="UTC")
 
 
@@ -76,6 +78,14 @@ class Room:
     headers: int
     header_bytes: int
 
+    def size(self, wants: int) -> int:
+        """Bytes of memory, if all of it is used."""
+        of_record = OFFSET_AND_TIMESTAMP
+        of_record += 2 * PLACE_OF_TEXT if wants & layout.KEPT else 0
+        of_record += PLACE_OF_HEADERS if wants & layout.HEADERS else 0
+        texts = self.key_bytes + self.value_bytes + 2 * self.header_bytes
+        return self.records * of_record + self.headers * 2 * PLACE_OF_TEXT + texts
+
 
 class RecordColumns:
     """Records of one window: room for the kernels to fill, then columns.
@@ -89,8 +99,8 @@ class RecordColumns:
         self.rows = 0
         self.offset_buffer, self.offsets = allocate(room.records, np.int64)
         self.timestamp_buffer, self.timestamps = allocate(room.records, np.int64)
-        self._keys = _Texts(room.records, room.key_bytes, is_used=wants != 0)
-        self._values = _Texts(room.records, room.value_bytes, is_used=wants != 0)
+        self._keys = _Texts(room.records, room.key_bytes, is_used=wants & layout.KEPT != 0)
+        self._values = _Texts(room.records, room.value_bytes, is_used=wants & layout.KEPT != 0)
         has_headers = wants & layout.HEADERS != 0
         self._header_buffer, self._header_offsets = allocate_offsets(room.records if has_headers else 0)
         self._header_keys = _Texts(room.headers, room.header_bytes, is_used=has_headers)
@@ -138,10 +148,10 @@ class RecordColumns:
 
     def used(self) -> Room:
         """The room that was needed; asked for before `close`."""
+        if not self.wants & layout.KEPT:
+            return Room(self.rows, 0, 0, 0, 0)
         headers = int(self._header_offsets[self.rows]) if self.wants & layout.HEADERS else 0
         header_bytes = max(int(self._header_keys.offsets[headers]), int(self._header_values.offsets[headers]))
-        if not self.wants:
-            return Room(self.rows, 0, 0, 0, 0)
         keys, values = int(self._keys.offsets[self.rows]), int(self._values.offsets[self.rows])
         return Room(self.rows, keys, values, headers, header_bytes)
 
@@ -164,19 +174,20 @@ class RecordColumns:
         present, absent = validity(np.diff(self._header_offsets[: self.rows + 1]) > 0)
         return pa.Array.from_buffers(kind, self.rows, [present, self._header_buffer], absent, children=[pairs])
 
-    def column(self, name: str, constants: Constants) -> pa.Array:
-        """The column of that name, of `rows` values."""
+    def column(self, name: str, constants: Constants, start: int = 0, stop: int | None = None) -> pa.Array:
+        """The column of that name: its values from row `start` to before `stop`."""
+        rows = range(self.rows)[start:stop]
         if name in self._arrays:
-            return self._arrays[name]
+            return self._arrays[name].slice(rows.start, len(rows))
         if name == "offset":
-            return pa.Array.from_buffers(pa.int64(), self.rows, [None, self.offset_buffer], 0)
+            return pa.Array.from_buffers(pa.int64(), len(rows), [None, self.offset_buffer], 0, rows.start)
         if name == "timestamp_ms":
-            return pa.Array.from_buffers(pa.int64(), self.rows, [None, self.timestamp_buffer], 0)
+            return pa.Array.from_buffers(pa.int64(), len(rows), [None, self.timestamp_buffer], 0, rows.start)
         if name == "timestamp":
-            return self._typed_timestamps()
+            return self._typed_timestamps().slice(rows.start, len(rows))
         if name == "sequence":
-            return pa.array(self._sequences())
-        return self._entry_column(name, constants)
+            return pa.array(self._sequences(rows))
+        return self._entry_column(name, constants, rows)
 
     def _typed_timestamps(self) -> pa.Array:
         timestamps = self.timestamps[: self.rows]
@@ -187,34 +198,37 @@ class RecordColumns:
             bitmap, nulls = validity(in_range.astype(np.uint8))
         return pa.Array.from_buffers(TIMESTAMP_TYPE, self.rows, [bitmap, self.timestamp_buffer], nulls)
 
-    def _sequences(self) -> NDArray[np.int32]:
-        base = self._repeat(self.entry_fields[scan.BASE_SEQUENCE])
-        delta = self.offsets[: self.rows] - self._repeat(self.entry_fields[scan.BASE_OFFSET])
+    def _sequences(self, rows: range) -> NDArray[np.int32]:
+        base = self._repeat(self.entry_fields[scan.BASE_SEQUENCE], rows)
+        delta = self.offsets[rows.start : rows.stop] - self._repeat(self.entry_fields[scan.BASE_OFFSET], rows)
         # An offset before its batch's gets the number that Kafka's 32-bit arithmetic arrives at (`format.sequence`).
         sequence = np.where(delta < 0, (base + delta) % (1 << 32) - (1 << 31), (base + delta) & MAX_SEQUENCE)
         return np.where(base < 0, NO_SEQUENCE, sequence).astype(np.int32)
 
-    def _repeat(self, values: NDArray[Any]) -> NDArray[Any]:
-        """One value per entry, spread over the records of each."""
-        return np.repeat(values, self.row_counts)
+    def _repeat(self, values: NDArray[Any], rows: range) -> NDArray[Any]:
+        """One value per entry, spread over those of its records that are among `rows`."""
+        if len(rows) == self.rows:
+            return np.repeat(values, self.row_counts)
+        bounds = np.clip(np.append(self.first_rows, self.rows), rows.start, rows.stop)
+        return np.repeat(values, np.diff(bounds))
 
-    def _entry_column(self, name: str, constants: Constants) -> pa.Array:
+    def _entry_column(self, name: str, constants: Constants, rows: range) -> pa.Array:
         """A column that is the same for all records of an entry."""
         fields = self.entry_fields
         if name == "base_offset":
-            return pa.array(self._repeat(self.first_offsets))
+            return pa.array(self._repeat(self.first_offsets, rows))
         if name == "codec":
-            return codec_names(fields[scan.ATTRIBUTES]).take(pa.array(self._repeat(np.arange(len(self.entries)))))
+            return codec_names(fields[scan.ATTRIBUTES]).take(pa.array(self._repeat(np.arange(len(self.entries)), rows)))
         if name == "timestampType":
             if _is_constant(fields[scan.ATTRIBUTES]) and _is_constant(fields[scan.MAGIC]):
-                return constants.array(int(timestamp_types(fields[:, :1])[0]), pa.int32(), self.rows)
-            return pa.array(self._repeat(timestamp_types(fields)))
+                return constants.array(int(timestamp_types(fields[:, :1])[0]), pa.int32(), len(rows))
+            return pa.array(self._repeat(timestamp_types(fields), rows))
         if name == "is_transactional":
-            return pa.array(self._repeat(fields[scan.ATTRIBUTES] & batch.TRANSACTIONAL != 0))
+            return pa.array(self._repeat(fields[scan.ATTRIBUTES] & batch.TRANSACTIONAL != 0, rows))
         if name == "is_control":
-            return pa.array(self._repeat(fields[scan.ATTRIBUTES] & batch.CONTROL != 0))
+            return pa.array(self._repeat(fields[scan.ATTRIBUTES] & batch.CONTROL != 0, rows))
         row, dtype = ENTRY_COLUMNS[name]
-        return pa.array(self._repeat(fields[row].astype(dtype)))
+        return pa.array(self._repeat(fields[row].astype(dtype), rows))
 
 
 ENTRY_COLUMNS: dict[str, tuple[int, Any]] = {

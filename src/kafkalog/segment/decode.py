@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,13 +22,23 @@ from kafkalog.kernels.crc import check_batches, check_messages, digit_tables, ex
 from kafkalog.kernels.messages import message_parts
 
 from .columns import RecordColumns
-from .room import Expectation
+from .room import Expectation, least_room
 from .scratch import DecodeScratch, borrowed_scratch
 from .windows import Window, has_zero_sector, rows_of
 
 LOWEST = -(1 << 63)
 HIGHEST = (1 << 63) - 1
-WANTS = {"key": layout.KEY, "value": layout.VALUE, "headers": layout.HEADERS, "headers_raw": layout.HEADERS}
+# In the place of columns: of every record only offset and timestamp are kept, but all of its structure is looked at.
+CHECKED = frozenset({"offset", "structure"})
+WANTS = {
+    "key": layout.KEY,
+    "value": layout.VALUE,
+    "headers": layout.HEADERS,
+    "headers_raw": layout.HEADERS,
+    "structure": layout.CHECK,
+}
+# What one call decodes at most, as columns; an ordinary window gives less. A single entry may give more, but then nothing else.
+DECODED_BYTES = 64 << 20
 LIMIT_STATUSES = (layout.OVER_RECORD_LIMIT, layout.OVER_HEADERS_LIMIT)
 
 
@@ -75,11 +85,15 @@ class EntryProblem:
 
 @dataclass
 class DecodedWindow:
-    """The records of a window in one or more groups, and the entries that gave none because they are damaged."""
+    """The records of a window in one or more groups, and the entries that gave none because they are damaged.
+
+    `left` is the first entry (a row of the window) that waits for another call, since all before it is as much as one may give.
+    """
 
     window: Window
     groups: list[RecordColumns] = field(default_factory=list)
     problems: list[EntryProblem] = field(default_factory=list)
+    left: int | None = None
 
 
 class RecordDecoder:
@@ -107,8 +121,18 @@ class RecordDecoder:
         self.keep_empty = keep_empty
         self.expectation = Expectation()
 
-    def decode(self, window: Window, entries: NDArray[np.int64], wanted: NDArray[np.bool_] | None = None) -> DecodedWindow:
-        """The records within the range of those `entries` (ascending rows of the window) that are `wanted`; all are checked."""
+    def decode(
+        self,
+        window: Window,
+        entries: NDArray[np.int64],
+        wanted: NDArray[np.bool_] | None = None,
+        *,
+        leave_large: bool = False,
+    ) -> DecodedWindow:
+        """The records within the range of those `entries` (ascending rows of the window) that are `wanted`; all are checked.
+
+        With `leave_large` an entry that alone takes more than DECODED_BYTES is left, too: not every thread may hold one.
+        """
         decoded = DecodedWindow(window)
         chosen = entries if wanted is None else entries[wanted]
         check_on_the_way = self.check_crcs and wanted is None and self._can_check_on_the_way(window)
@@ -117,9 +141,20 @@ class RecordDecoder:
             if len(bad):
                 chosen = self._without(bad, chosen, decoded)
         with borrowed_scratch() as scratch:
-            _Work(self, scratch, window, decoded, chosen).run(check_crcs=check_on_the_way)
+            _Work(self, scratch, window, decoded, chosen, leave_large).run(check_crcs=check_on_the_way)
+        if decoded.left is not None:  # a checksum that does not match there is found again with what is left
+            decoded.problems = [problem for problem in decoded.problems if problem.entry < decoded.left]
         decoded.problems.sort(key=lambda problem: problem.entry)
         return decoded
+
+    def decode_in_parts(self, window: Window, entries: NDArray[np.int64]) -> Iterator[tuple[DecodedWindow, NDArray[np.int64]]]:
+        """All of these entries in as many calls as they need: each part, good until the next, with the entries that are done."""
+        while len(entries):
+            decoded = self.decode(window, entries)
+            behind = len(entries) if decoded.left is None else int(np.searchsorted(entries, decoded.left))
+            yield decoded, entries[:behind]
+            decoded.groups.clear()  # whoever still holds the part must not hold its records while the next one is decoded
+            entries = entries[behind:]
 
     def _can_check_on_the_way(self, window: Window) -> bool:
         """Whether the kernel that decodes can check as well, which is faster by the time that a walk through memory takes."""
@@ -221,6 +256,10 @@ def crc_error(window: Window, entry: int) -> SegmentError:
     return CorruptBatch("crc", **entry_place(window, entry), expected=int(window.fields[scan.CRC, entry]), found=found)
 
 
+class _TooLarge(Exception):
+    """A payload that has to wait until it is the only large one."""
+
+
 class _Work:
     """The decoding of one window, in as many groups of columns as its records need."""
 
@@ -231,8 +270,10 @@ class _Work:
         window: Window,
         decoded: DecodedWindow,
         entries: NDArray[np.int64],
+        leave_large: bool,
     ) -> None:
         self.decoder = decoder
+        self.leave_large = leave_large
         self.scratch = scratch
         self.window = window
         self.decoded = decoded
@@ -242,24 +283,43 @@ class _Work:
 
     def run(self, *, check_crcs: bool) -> None:
         tools = self.scratch.tools(self.decoder.limits.decompressed_bytes, check_crcs=check_crcs)
-        first = 0
+        first, taken, wants = 0, 0, self.decoder.wants
         while first < self.stop:
+            is_large = least_room(self.window.table, self.payloads, first, wants).size(wants) > DECODED_BYTES
+            if taken >= DECODED_BYTES or (is_large and (taken or self.leave_large)):
+                self._leave(first)
+                return
             group = self._new_group(first)
-            after = self._fill(group, first, tools)
-            if after > first:
+            after = first + 1 if group is None else self._fill(group, first, tools)
+            if group is not None and after > first:
                 payloads = self.payloads[:, first:after]
                 intact = payloads[layout.STATE] != layout.DROPPED
                 payloads = np.ascontiguousarray(payloads if intact.all() else payloads[:, intact])
+                taken += group.used().size(wants)
                 self.decoder.keep(group, payloads, self.decoded)
             first = after
 
-    def _new_group(self, first: int) -> RecordColumns:
+    def _leave(self, first: int) -> None:
+        self.stop = first
+        self.decoded.left = int(self.payloads[layout.ENTRY, first])
+
+    def _new_group(self, first: int) -> RecordColumns | None:
+        """None if there is no memory for the payload that it begins with, which is then a problem of that entry."""
         room = self.decoder.expectation.room(self.window.table, self.payloads, first, self.decoder.wants)
         try:
             return RecordColumns(self.window, self.decoder.wants, room)
-        except (MemoryError, pa.ArrowMemoryError) as error:
-            entry = int(self.payloads[layout.ENTRY, first])
-            raise LimitExceeded("memory-limit", **entry_place(self.window, entry)) from error
+        except (MemoryError, pa.ArrowMemoryError):
+            wanted = f"{room.size(self.decoder.wants)} bytes of memory"
+            place = entry_place(self.window, int(self.payloads[layout.ENTRY, first]))
+            self._drop(first, LimitExceeded("memory-limit", **place, expected=wanted, found="less"))
+            return None
+
+    def _drop(self, number: int, error: SegmentError) -> None:
+        """The entry of this payload gives no records."""
+        self.payloads[layout.STATE, number] = layout.DROPPED
+        self.decoded.problems.append(EntryProblem(int(self.payloads[layout.ENTRY, number]), error))
+        if self.decoder.stop_at_problem:
+            self.stop = number
 
     def _fill(self, group: RecordColumns, number: int, tools: Ints) -> int:
         """Decode payloads from `number` on; the number of the first one that is not in the group."""
@@ -281,12 +341,14 @@ class _Work:
             )
             if status in (layout.OK, layout.NO_ROOM):
                 return int(number)
-            error = self._make_ready(number) if status == layout.LEFT else self._error(status, number)
+            try:
+                error = self._make_ready(number) if status == layout.LEFT else self._error(status, number)
+            except _TooLarge:
+                self._leave(number)
+                return int(number)
             if error is not None:
-                self.payloads[layout.STATE, number] = layout.DROPPED
-                self.decoded.problems.append(EntryProblem(int(self.payloads[layout.ENTRY, number]), error))
+                self._drop(number, error)
                 if self.decoder.stop_at_problem:
-                    self.stop = number
                     return int(number)
 
     def _error(self, status: int, number: int) -> SegmentError:
@@ -321,6 +383,8 @@ class _Work:
                 place = entry_place(self.window, entry)
                 if len(room) == limit:
                     raise LimitExceeded("decompressed-limit", **place, expected=f"at most {limit} bytes") from None
+                if self.leave_large and 4 * len(room) > DECODED_BYTES:
+                    raise _TooLarge from None
                 self._enlarge_arena(min(4 * len(room), limit), place)
             except CodecError as error:
                 raise CorruptBatch(error.reason, **entry_place(self.window, entry), detail=str(error)) from error

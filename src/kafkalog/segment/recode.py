@@ -94,17 +94,22 @@ class Recoder:
         """New bytes as far as they are certain, some of them in the window; SegmentError at damage, after what precedes it."""
         fields = window.fields
         actions = self.recoding.actions(fields)
-        decoded = self.decoder.decode(window, np.arange(window.count), actions == ENCODED_ANEW)
-        stop = decoded.problems[0].entry if decoded.problems else window.count
-        rows = _DecodedRows(decoded, self.constants)
-        for first, last, kind in self._runs(fields[:, :stop], actions[:stop]):
-            if kind.action == ENCODED_ANEW:
-                yield from self._gather(kind, rows.table(first, last, each_begins=kind.is_set))
-            else:
-                yield from self.finish()
-                yield from self._copied(window, first, last, kind.action)
-        if decoded.problems:
-            raise decoded.problems[0].error
+        start = 0
+        while start < window.count:
+            decoded = self.decoder.decode(window, np.arange(start, window.count), actions[start:] == ENCODED_ANEW)
+            stop = window.count if decoded.left is None else decoded.left
+            if decoded.problems:
+                stop = decoded.problems[0].entry
+            rows = _DecodedRows(decoded, self.constants)
+            for first, last, kind in self._runs(fields[:, start:stop], actions[start:stop]):
+                if kind.action == ENCODED_ANEW:
+                    yield from self._gather(kind, rows.table(start + first, start + last, each_begins=kind.is_set))
+                else:
+                    yield from self.finish()
+                    yield from self._copied(window, start + first, start + last, kind.action)
+            if decoded.problems:
+                raise decoded.problems[0].error
+            start = stop
 
     def finish(self) -> Iterator[bytes]:
         """What is still held, at the end of a segment."""

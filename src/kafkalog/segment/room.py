@@ -1,4 +1,7 @@
-"""How large the columns of a group are made: as the groups before it were, in proportion."""
+"""How large the columns of a group are made: as the groups before it were, in proportion.
+
+That is a guess, and nothing that a file says may make it large: a payload that turns out to be larger is given its exact room.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from kafkalog.format import batch
 from kafkalog.kernels import layout, scan
 from kafkalog.kernels.bytes import Ints
 from kafkalog.kernels.decode import expect
+from kafkalog.kernels.messages import MIN_INNER_ENTRY
 
 from .columns import RecordColumns, Room
 
@@ -29,14 +33,14 @@ class Expectation:
     def room(self, fields: Ints, payloads: Ints, first: int, wants: int) -> Room:
         """Room for the payloads from `first` on, or some of them; for that one in any case, if its size is known."""
         total, greatest, records = expect(fields, payloads, first)
-        known = int(payloads[layout.STOP, first] - payloads[layout.START, first])
+        known_records, known = _known(fields, payloads, first)
         # The kernel begins a payload only if all of it fits, whatever it is.
-        reserve = max(int(greatest * max(self.payload, 1.0)), known)
+        reserve = max(min(int(greatest * max(self.payload, 1.0)), GROUP_BYTES), known)
         scale = min(total * SLACK, GROUP_BYTES / max(self.values, self.keys, self.payload, 1.0))
-        most_records = max(int(scale * self.payload) + reserve, GROUP_BYTES) // batch.MIN_RECORD_SIZE
+        most_records = max(int(scale * self.payload) + min(reserve, GROUP_BYTES), GROUP_BYTES) // batch.MIN_RECORD_SIZE
         wants_headers = wants & layout.HEADERS != 0
         return Room(
-            records=max(min(records, most_records), known // batch.MIN_RECORD_SIZE + 1),
+            records=max(min(records, most_records), known_records),
             key_bytes=int(scale * self.keys) + reserve if wants & layout.KEY else 0,
             value_bytes=int(scale * self.values) + reserve if wants & layout.VALUE else 0,
             headers=int(scale * self.headers) + reserve // layout.LEAST_HEADER if wants_headers else 0,
@@ -50,3 +54,25 @@ class Expectation:
         used = group.used()
         self.keys, self.values = used.key_bytes / stored, used.value_bytes / stored
         self.headers, self.header_bytes = used.headers / stored, used.header_bytes / stored
+
+
+def least_room(fields: Ints, payloads: Ints, number: int, wants: int) -> Room:
+    """What the payload needs by itself, if it is decompressed or never was compressed; less than that if it is not yet."""
+    records, content = _known(fields, payloads, number)
+    return Room(
+        records=records,
+        key_bytes=content if wants & layout.KEY else 0,
+        value_bytes=content if wants & layout.VALUE else 0,
+        headers=content // layout.LEAST_HEADER if wants & layout.HEADERS else 0,
+        header_bytes=content if wants & layout.HEADERS else 0,
+    )
+
+
+def _known(fields: Ints, payloads: Ints, number: int) -> tuple[int, int]:
+    """(records, bytes of their contents) that a payload holds at most, if it is decompressed or never was compressed."""
+    entry = int(payloads[layout.ENTRY, number])
+    size = int(payloads[layout.STOP, number] - payloads[layout.START, number])
+    if fields[scan.MAGIC, entry] < 2:
+        return size // MIN_INNER_ENTRY + 1, size
+    count = min(max(int(fields[scan.COUNT, entry]), 0), size // batch.MIN_RECORD_SIZE)
+    return count + 1, size - count * layout.LEAST_FRONT

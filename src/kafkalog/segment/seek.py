@@ -13,33 +13,48 @@ from .decode import crc_matches
 from .windows import Window
 
 MAX_INDEX_BYTES = 64 << 20
+TRIES = 2  # the last entry that an index names may be cut by the end that the caller knows
 
 
-def seek_position(source: ByteSource, store: Store, index_path: str | None, base_offset: int, offset: int, limits: Limits) -> int:
-    """The position of an entry that is not behind `offset`; 0 unless the index names one whose bytes prove it.
+def seek_position(
+    source: ByteSource,
+    store: Store,
+    index_path: str | None,
+    base_offset: int,
+    offset: int,
+    limits: Limits,
+    stop: int | None = None,
+) -> int:
+    """The position of an entry that does not begin after `offset`; 0 unless the index names one whose bytes prove it.
 
     An index may be missing, torn or another segment's. What it points at counts only if a whole entry with a valid checksum
     begins there, with a first offset (v0/v1: a last one) of at most `offset`: every entry before it is then below `offset` too.
+    The entry lies before `stop`: a broker may have appended and indexed more since the caller learned where the file ends.
     """
+    stop = source.size if stop is None else min(stop, source.size)
     if index_path is None or offset <= base_offset:
         return 0
     try:
         entries = read_offset_index(store.read_small(index_path, MAX_INDEX_BYTES), base_offset)
     except KafkaLogError:
         return 0
-    usable = entries[(entries["offset"] <= offset) & (entries["position"] > 0) & (entries["position"] < source.size)]
-    if not len(usable):
-        return 0
-    position = int(usable["position"][np.argmax(usable["offset"])])
-    return position if _begins_at_or_before(source, position, base_offset, offset, limits) else 0
+    usable = entries[(entries["offset"] <= offset) & (entries["position"] > 0) & (entries["position"] < stop)]
+    for _ in range(TRIES):
+        if not len(usable):
+            break
+        position = int(usable["position"][np.argmax(usable["offset"])])
+        if _begins_at_or_before(source, position, base_offset, offset, stop, limits):
+            return position
+        usable = usable[usable["position"] < position]
+    return 0
 
 
-def _begins_at_or_before(source: ByteSource, position: int, base_offset: int, offset: int, limits: Limits) -> bool:
-    front = source.read(position, min(scan.FRONT, source.size - position))
+def _begins_at_or_before(source: ByteSource, position: int, base_offset: int, offset: int, stop: int, limits: Limits) -> bool:
+    front = source.read(position, min(scan.FRONT, stop - position))
     if len(front) < scan.FRONT:
         return False
     size = int.from_bytes(front[8:12], "big", signed=True) + 12
-    if not 26 <= size <= min(limits.batch_bytes, source.size - position):
+    if not 26 <= size <= min(limits.batch_bytes, stop - position):
         return False
     data = np.frombuffer(source.read(position, size), np.uint8)
     fields = np.empty((scan.FIELD_COUNT, 1), np.int64)

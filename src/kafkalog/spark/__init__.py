@@ -6,15 +6,17 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from .progress import SourceLag, lag
 from .session import java_home, session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from .ingestion.executors import Notices
     from .ingestion.summary import IngestSummary
 
-__all__ = ["ingest", "java_home", "read_fast", "session"]
+__all__ = ["SourceLag", "ingest", "java_home", "lag", "read_fast", "session"]
 
 
 def ingest(
@@ -25,6 +27,7 @@ def ingest(
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
     on_progress: Callable[[int, int], None] | None = None,
+    notices: Notices | None = None,
     dry_run: bool = False,
     options: Mapping[str, str] | None = None,
     value: str | None = None,
@@ -35,12 +38,13 @@ def ingest(
     """Take what is new in the logs at `source` into Parquet tables under `target`, exactly once; what was done.
 
     It runs on `spark`, else on a session for `master` and `conf`; `master="none"` runs it on threads of this process, without
-    Spark. `options` are those of the Spark source that choose topics, offsets and times. `choices` are the other fields of
-    `ingestion.options.IngestOptions`: by, headers, metadata, isolation, on_damage, on_data_loss, codec, level, file_bytes,
-    keep_raw.
+    Spark, and so does a run without a master where Spark or Java is not installed. `options` are those of the Spark source that
+    choose topics, offsets and times. `choices` are the other fields of `ingestion.options.IngestOptions`: by, headers, metadata,
+    isolation, on_damage, on_data_loss, codec, level, file_bytes, keep_raw.
     With `value="json"` or `"avro"` values are decoded: `schema` is DDL or `df.schema.json()` (without one, that of a sample), or
     an Avro schema; `registry_prefix` is for values with the five bytes of a schema registry in front.
-    `on_progress(done, total)` is told about tasks; `dry_run` only plans.
+    `on_progress(done, total)` is called as tasks end; `notices` hears of the start of Spark, or that there is none; `dry_run`
+    only plans.
     """
     from kafkalog.errors import UsageError
     from kafkalog.payloads.values import PayloadSpec, normalised
@@ -55,7 +59,7 @@ def ingest(
     paths = [source] if isinstance(source, str | os.PathLike) else source
     sources = tuple(os.fsdecode(path) for path in paths)
     asked = IngestOptions(sources, os.fsdecode(target), dict(options or {}), payload=payload, **choices)
-    return run_ingest(asked, lambda: make_executor(spark, master, conf or {}), on_progress or nothing, dry_run=dry_run)
+    return run_ingest(asked, lambda: make_executor(spark, master, conf or {}, notices), on_progress or nothing, dry_run=dry_run)
 
 
 def read_fast(

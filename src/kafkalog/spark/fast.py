@@ -10,6 +10,7 @@ from pyspark.sql.types import StructField, StructType
 from pyspark.sql.utils import is_remote
 
 from .columns import KAFKA_COLUMNS, Projection, default_schema
+from .cores import session_cores
 from .errors import BAD_SCHEMA, SparkSourceError, coded
 from .options import SourceOptions, for_batch, parse_options
 from .plan import plan_splits
@@ -31,7 +32,7 @@ def frame_of(
     columns = _parsed(schema) if isinstance(schema, str) else schema or _exact(default_schema(asked), asked)
     projection = Projection.of(columns, asked)
     with coded():
-        splits = plan_splits(asked, _cores(spark))
+        splits = plan_splits(asked, _cores(spark, asked))
     count = max(len(splits), 1)
     return spark.range(0, count, 1, count).mapInArrow(_reading(splits, projection, asked), columns)
 
@@ -49,9 +50,11 @@ def _parsed(schema: str) -> StructType:
     return found
 
 
-def _cores(spark: SparkSession) -> int | None:
-    """Those of the session; unknown to a client of Spark Connect."""
-    return None if is_remote() else int(spark.sparkContext.defaultParallelism)
+def _cores(spark: SparkSession, options: SourceOptions) -> int | None:
+    """Those of the session, unless the options say others; unknown to a client of Spark Connect."""
+    if options.cores is not None or is_remote():
+        return options.cores
+    return session_cores(spark)
 
 
 def _reading(

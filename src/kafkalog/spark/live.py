@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import Limits, NoLogs, SegmentChanged, StorageError
+from kafkalog.log.interrupted import SETTLED_SECONDS, SwapWatch
 from kafkalog.log.partition import Partition
 
-from .errors import STORAGE, SparkSourceError
+from .errors import FILE_CHANGED, STORAGE, SparkSourceError, coded, is_passing
 from .options import SourceOptions, TopicPartition
-from .plan import Found, check_one_place, choose_partitions, high_watermarks
+from .plan import Found, check_one_place, choose_partitions, readable_ends
 
 if TYPE_CHECKING:
     from kafkalog.log.tail import PartitionTail
@@ -22,15 +23,21 @@ OBJECT_LISTING_SECONDS: Final = 10.0
 # A file may vanish between listing and opening it; one that stays away is an error.
 TRIES: Final = 4
 TRY_SECONDS: Final = 0.2
+# A little longer than a `.swap` file may stay beside a live broker before it is taken.
+SETTLE_TRIES: Final = round(1.5 * SETTLED_SECONDS / TRY_SECONDS)
 
 
 @dataclass(frozen=True)
 class LivePartition:
-    """A partition at one moment: its newest segment ends with its last whole entry, and `end_offset` is what may be read."""
+    """A partition at one moment: its newest segment ends with its last whole entry, and `end_offset` is what may be read.
+
+    `is_old` where it could not be looked at again: a broker kept replacing its files.
+    """
 
     found: Found
     end_offset: int
     tail: PartitionTail
+    is_old: bool = False
 
     @property
     def partition(self) -> Partition:
@@ -48,6 +55,7 @@ class LiveLogs:
         self.options = options
         self.clock = clock
         self._tails: dict[tuple[str, str], PartitionTail] = {}
+        self._swaps: dict[tuple[str, str], SwapWatch] = {}
         self.seen: dict[TopicPartition, LivePartition] = {}
         self._seen_at: float | None = None
 
@@ -63,19 +71,45 @@ class LiveLogs:
     def _look(self) -> dict[TopicPartition, LivePartition]:
         for left in reversed(range(TRIES)):
             try:
-                chosen = self._choose()
-                ends = high_watermarks(chosen) if self.options.up_to_high_watermark else {}
-                return {found.key: self._live(found, ends.get(found.key)) for found in chosen if found.partition.segments}
+                chosen, waiting = self._choose_settled()
+                ends = readable_ends(chosen, self.options)
+                found_now = {
+                    found.key: self._live_or_seen(found, ends[found.key], must_be_new=left > 0)
+                    for found in chosen
+                    if found.partition.segments
+                }
+                return {**found_now, **waiting}
             except (StorageError, SegmentChanged, SparkSourceError) as error:
-                if not left or (isinstance(error, SparkSourceError) and error.code != STORAGE):
+                if not left or (isinstance(error, SparkSourceError) and error.code not in (STORAGE, FILE_CHANGED)):
                     raise
+            time.sleep(TRY_SECONDS)
+        raise AssertionError("the last try returns or raises")
+
+    def _choose_settled(self) -> tuple[list[Found], dict[TopicPartition, LivePartition]]:
+        """The partitions with the segments that an interrupted compaction has finished.
+
+        Beside them those that a broker is changing right now, as they were before; one that is seen for the first time is waited
+        for, since nobody can say yet where it begins.
+        """
+        for left in reversed(range(SETTLE_TRIES)):
+            chosen, waiting = [], {}
+            for found in self._choose():
+                whole = self._swaps.setdefault(_place(found), SwapWatch(Limits())).settled(found.partition)
+                if whole is not None or not left:
+                    chosen.append(replace(found, partition=whole or found.partition))
+                elif found.key in self.seen:
+                    waiting[found.key] = self.seen[found.key]
+                else:
+                    break
+            else:
+                return chosen, waiting
             time.sleep(TRY_SECONDS)
         raise AssertionError("the last try returns or raises")
 
     def _choose(self) -> list[Found]:
         is_first = self._seen_at is None
         try:
-            chosen = choose_partitions(self.options, topics_must_exist=is_first)
+            chosen = choose_partitions(self.options, topics_must_exist=False)
         except NoLogs:
             if is_first:
                 raise
@@ -83,11 +117,21 @@ class LiveLogs:
         check_one_place(chosen)
         return chosen
 
-    def _live(self, found: Found, high_watermark: int | None) -> LivePartition:
+    def _live_or_seen(self, found: Found, readable_end: int, *, must_be_new: bool) -> LivePartition:
+        """The partition now, or, where a broker keeps replacing its files, as it was seen before: the next look may find more."""
+        try:
+            with coded():
+                return self._live(found, readable_end)
+        except SparkSourceError as error:
+            if must_be_new or not is_passing(error) or found.key not in self.seen:
+                raise
+            return replace(self.seen[found.key], is_old=True)
+
+    def _live(self, found: Found, readable_end: int) -> LivePartition:
         partition = found.partition
         tail = self._tail(found)
         tail.look(partition)
-        end = tail.stable_offset if high_watermark is None else min(tail.stable_offset, high_watermark)
+        end = min(tail.stable_offset, readable_end)
         newest = replace(partition.segments[-1], stop_position=tail.position)
         found = replace(found, partition=replace(partition, segments=(*partition.segments[:-1], newest)))
         return LivePartition(found, max(end, partition.start_offset), tail)
@@ -95,7 +139,7 @@ class LiveLogs:
     def _tail(self, found: Found) -> PartitionTail:
         from kafkalog.log.tail import PartitionTail  # loads Numba
 
-        place = (found.root, found.partition.file or found.partition.folder)
+        place = _place(found)
         if place not in self._tails:
             self._tails[place] = PartitionTail(
                 Limits(),
@@ -103,3 +147,7 @@ class LiveLogs:
                 pass_damage=self.options.mode != "FAILFAST",
             )
         return self._tails[place]
+
+
+def _place(found: Found) -> tuple[str, str]:
+    return found.root, found.partition.file or found.partition.folder

@@ -2,38 +2,70 @@
 
 Offsets have the shape and order of Spark's own Kafka source, `{"orders": {"0": 23}}`: the next offset to be read. Spark compares
 their text, so the order counts. A restarted micro-batch comes with the offsets of its first attempt and gives the same rows.
+Under a key that no topic can have they carry what tells whether the log still holds what was read: `kafkalog.log.lineage`.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from typing import Any, Final, NamedTuple, TypeVar
+
+from kafkalog.errors import Limits, SegmentChanged, StorageError
+from kafkalog.format.checkpoint import EpochStart
 
 from .errors import DATA_LOSS, SparkSourceError
-from .live import LiveLogs, LivePartition
+from .live import TRIES, TRY_SECONDS, LiveLogs, LivePartition
 from .options import SourceOptions, TopicPartition
-from .plan import check_assigned, parts_of, starting_offset
+from .plan import check_assigned, choose_partitions, parts_of, starting_offset
 from .splits import HIGHEST, Part, Split, divide, target_bytes
 
 LOGGER = logging.getLogger("kafkalog.spark")
 
+LINEAGE: Final = "@lineage"
+
 Offsets = dict[TopicPartition, int]
-OffsetsJson = dict[str, dict[str, int]]
+OffsetsJson = dict[str, dict[str, Any]]
 
 
-def to_json(offsets: Mapping[TopicPartition, int]) -> OffsetsJson:
+class Origin(NamedTuple):
+    """What was read of a partition: its last leader epoch, where that began, and the id of the topic; None where not known."""
+
+    epoch: int | None
+    epoch_start_offset: int | None
+    topic_id: str | None
+
+
+UNKNOWN: Final = Origin(None, None, None)
+Answer = TypeVar("Answer")
+Origins = dict[TopicPartition, Origin]
+
+
+def to_json(offsets: Mapping[TopicPartition, int], origins: Mapping[TopicPartition, Origin] | None = None) -> OffsetsJson:
     """Topics by name, partitions by number."""
+    found = _by_topic(offsets)
+    return {**found, LINEAGE: _by_topic({key: list(origin) for key, origin in origins.items()})} if origins else found
+
+
+def _by_topic(values: Mapping[TopicPartition, Any]) -> OffsetsJson:
     found: OffsetsJson = {}
-    for topic, partition in sorted(offsets):
-        found.setdefault(topic, {})[str(partition)] = offsets[topic, partition]
+    for topic, partition in sorted(values):
+        found.setdefault(topic, {})[str(partition)] = values[topic, partition]
     return found
 
 
 def from_json(value: Mapping[str, Mapping[str, Any]]) -> Offsets:
-    return {(topic, int(number)): int(offset) for topic, numbers in value.items() for number, offset in numbers.items()}
+    topics = ((topic, numbers) for topic, numbers in value.items() if topic != LINEAGE)
+    return {(topic, int(number)): int(offset) for topic, numbers in topics for number, offset in numbers.items()}
+
+
+def origins_of_json(value: Mapping[str, Mapping[str, Any]]) -> Origins:
+    topics = value.get(LINEAGE, {}).items()
+    return {(topic, int(number)): Origin(*origin) for topic, numbers in topics for number, origin in numbers.items()}
 
 
 class MicroBatches:
@@ -48,16 +80,41 @@ class MicroBatches:
         self._frozen: Offsets | None = None
         self._last_trigger: float | None = None
         self._told: set[str] = set()
+        self._proven: dict[TopicPartition, tuple[int, int]] = {}
+        self._topics_checked = False
+
+    def settled(self, answer: Callable[[], Answer]) -> Answer:
+        """What is answered from a listing of which no file is gone when it is opened: a broker removes and cleans segments."""
+        for left in reversed(range(TRIES)):
+            try:
+                return answer()
+            except (StorageError, SegmentChanged) as error:
+                is_passing = isinstance(error, SegmentChanged) or error.errno == errno.ENOENT
+                if not left or not is_passing:
+                    raise
+            time.sleep(TRY_SECONDS)
+            self.logs.look(fresh=True)
+        raise AssertionError("the last try returns or raises")
 
     # -- where it begins and ends --------------------------------------------------------------------------------------------
 
     def initial_offsets(self) -> Offsets:
         """Where a new stream begins. Spark asks more than once, and the answer must stay."""
         if self._initial is None:
+            self._check_topics(())
             seen = self.logs.look(fresh=self._frozen is None)
             check_assigned(self.options.starting, seen.keys())
             self._initial = {key: self._start_of(live) for key, live in seen.items()}
         return self._initial
+
+    def _check_topics(self, read_before: Collection[str]) -> None:
+        """Refuse a topic that is not there and never was, once; of one that was read before, data is lost."""
+        if self._topics_checked:
+            return
+        wanted = tuple(topic for topic in self.options.subscribe or () if topic not in read_before)
+        if wanted:
+            choose_partitions(replace(self.options, subscribe=wanted))
+        self._topics_checked = True
 
     def _start_of(self, live: LivePartition) -> int:
         def latest() -> int:
@@ -85,6 +142,7 @@ class MicroBatches:
 
     def latest_offsets(self, start: Offsets, *, limited: bool = True) -> Offsets:
         """The end of the micro-batch that begins at `start`: `start` itself where there is nothing new, or not enough."""
+        self._check_topics({topic for topic, _ in start})
         if self._holds_first and start == self._initial:
             self._holds_first = False
             return start
@@ -96,6 +154,63 @@ class MicroBatches:
         self._raise_damage(begin, end)
         return end
 
+    # -- whether the logs still hold what was read -----------------------------------------------------------------------------
+
+    def resumed(self, start: Offsets, origins: Origins) -> Offsets:
+        """`start`, or where it was before what a log no longer holds: truncated and written again, or created again."""
+        found = {}
+        for key, live in self.logs.look().items():
+            state = live.tail.restarts, live.partition.segments[-1].base_offset
+            if key not in start or key not in origins or live.is_old or self._proven.get(key) == state:
+                continue
+            offset = self._diverged(live, start[key], origins[key])
+            if offset is None:
+                self._proven[key] = state
+            else:
+                found[key] = offset
+        return {**start, **found} if found else start
+
+    def _diverged(self, live: LivePartition, read: int, origin: Origin) -> int | None:
+        from kafkalog.log.lineage import Lineage, find_divergence  # loads Numba
+
+        partition = live.partition
+        if None not in (origin.topic_id, partition.topic_id) and origin.topic_id != partition.topic_id:
+            self._lose(f"{partition} was read up to offset {read}, but the topic was deleted and created again since")
+            return live.start_offset
+        if origin.epoch is None or origin.epoch_start_offset is None or read <= live.start_offset:
+            return None
+        known = Lineage(read, epochs=(EpochStart(origin.epoch, origin.epoch_start_offset),))
+        found = find_divergence(partition, known, max(live.tail.end_offset, read), Limits())
+        if found is None or found.offset is None:
+            return None
+        self._lose(
+            f"{partition} was read up to offset {read}, but the log was truncated to {found.offset} and written again since: "
+            f"offsets {found.offset} to {read - 1} now are other records"
+        )
+        return found.offset
+
+    def origins(self, end: Offsets, start: Offsets, known: Origins) -> Origins:
+        """What the next micro-batch has to know to see whether the logs still hold all before `end`."""
+        seen = self.logs.look()
+        found = {key: known[key] for key, offset in end.items() if key in known and start.get(key) == offset}
+        found |= {key: self._origin(seen[key], offset) for key, offset in end.items() if key in seen and key not in found}
+        return {key: origin for key, origin in found.items() if origin != UNKNOWN}
+
+    def _origin(self, live: LivePartition, offset: int) -> Origin:
+        from kafkalog.log.lineage import last_entry_before  # loads Numba
+
+        partition = live.partition
+        found = live.tail.epoch_before(offset)
+        if found is None and offset > live.start_offset:
+            entry = last_entry_before(partition, offset, Limits())
+            found = None if entry is None else EpochStart(entry.leader_epoch, entry.base_offset)
+        if found is None or found.epoch < 0:
+            return Origin(None, None, partition.topic_id)
+        starts = [start.start_offset for start in partition.epochs if start.epoch == found.epoch]
+        return Origin(found.epoch, min([found.start_offset, *starts]), partition.topic_id)
+
+    # -- what is there -----------------------------------------------------------------------------------------------------------
+
     def _available(self, start: Offsets) -> tuple[Offsets, Offsets]:
         """`start` with partitions that are new, and all that can be read from there."""
         seen = self.logs.look()
@@ -104,6 +219,8 @@ class MicroBatches:
         for key in start.keys() - seen.keys():
             self._lose(f"{_name(key)} is gone, which was read up to offset {start[key]}")
         for key, live in seen.items():
+            if key in start and live.is_old:  # whether it still holds what was read is not known: it waits
+                continue
             if key in start:
                 end[key] = self._end_behind(live, start[key])
             elif self._frozen is None or key in self._frozen:

@@ -10,9 +10,13 @@ import difflib
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Final
+
+from kafkalog.errors import UsageError
+from kafkalog.storage import is_file_uri, path_of_file_uri
 
 from .errors import BAD_OPTION, SparkSourceError, bad_option
 
@@ -33,7 +37,8 @@ NO_MATCH: Final = ("error", "latest")
 STRATEGIES: Final = ("subscribe", "subscribePattern", "assign")
 STARTS: Final = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
 ENDS: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
-UP_TO: Final = {"logend": "logEnd", "highwatermark": "highWatermark"}
+LOG_END: Final = "logEnd"
+HIGH_WATERMARK: Final = "highWatermark"
 STREAM_TABLES: Final = ("records",)
 MAX_TRIGGER_DELAY: Final = "15m"
 TIME_UNITS: Final = {"": 0.001, "us": 1e-6, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
@@ -45,6 +50,7 @@ BROKER_ONLY: Final = (
     "fetchOffset.retryIntervalMs",
     "partition.metadata.cache.ttl.ms",
 )
+BY_PARTITION: Final = 'JSON such as {"orders": {"0": 23, "1": 42}}'
 # What Spark's own source refuses, with its reason.
 REFUSED: Final = {
     "kafka.auto.offset.reset": "the position is set with startingOffsets",
@@ -69,10 +75,12 @@ OWN: Final = (
     "includeMetadata",
     "includeInternalTopics",
     "isolation",
+    "checkCrcs",
     "failOnDataLoss",
     "minPartitions",
     "maxRecordsPerPartition",
     "maxPartitionBytes",
+    "cores",
     "startingOffsetsByTimestampStrategy",
     "upTo",
 )
@@ -121,15 +129,17 @@ class SourceOptions:
     include_metadata: bool = False
     include_internal_topics: bool = False
     isolation: str = "read_uncommitted"
+    check_crcs: bool = True
     fail_on_data_loss: bool = True
     missing_timestamp_is_latest: bool = False
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
     max_partition_bytes: int | None = None
+    cores: int | None = None
     subscribe: tuple[str, ...] | None = None
     subscribe_pattern: str | None = None
     assign: frozenset[TopicPartition] | None = None
-    up_to_high_watermark: bool = False
+    up_to: str | None = None  # logEnd or highWatermark; None: by what is there
     admission: Admission = field(default_factory=Admission)
 
 
@@ -151,13 +161,15 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         include_headers=values.boolean("includeHeaders", default=False),
         include_metadata=values.boolean("includeMetadata", default=False),
         include_internal_topics=values.boolean("includeInternalTopics", default=False),
-        isolation=_isolation(values),
+        isolation=_own_or_kafka(values, "isolation", "kafka.isolation.level", ISOLATIONS),
+        check_crcs=_check_crcs(values, table),
         fail_on_data_loss=values.boolean("failOnDataLoss", default=True),
         missing_timestamp_is_latest=values.choice("startingOffsetsByTimestampStrategy", NO_MATCH, str.lower) == "latest",
         min_partitions=values.positive("minPartitions"),
         max_records_per_partition=values.positive("maxRecordsPerPartition"),
         max_partition_bytes=values.positive("maxPartitionBytes"),
-        up_to_high_watermark=values.choice("upTo", tuple(UP_TO.values()), _up_to) == "highWatermark",
+        cores=values.positive("cores"),
+        up_to=values.choice("upTo", (LOG_END, HIGH_WATERMARK), _up_to),
         admission=_admission(values),
         **_strategy(values),
     )
@@ -201,7 +213,7 @@ class _Values:
         if value is None:
             return None
         if spelled(value.strip()) not in allowed:
-            raise bad_option(option, value, f"allowed are {', '.join(allowed)}")
+            raise bad_option(option, value, _nearest(value, allowed, f"allowed are {', '.join(allowed)}"))
         return str(spelled(value.strip()))
 
     def boolean(self, option: str, *, default: bool) -> bool:
@@ -217,20 +229,25 @@ class _Values:
         return int(value)
 
 
+def _nearest(value: str, words: Sequence[str], allowed: str) -> str:
+    """What is allowed, and before it the word that was probably meant."""
+    lowered = {word.lower(): word for word in words}
+    near = difflib.get_close_matches(value.strip().lower(), lowered, 1)
+    return f"did you mean {lowered[near[0]]}? {allowed[0].upper()}{allowed[1:]}" if near else allowed
+
+
 def _check_known(name: str, value: str) -> None:
     if name in REFUSED:
         raise bad_option(name, value, f"not allowed: {REFUSED[name]}")
-    if name == "kafka.isolation.level":
+    if name in ("kafka.isolation.level", "kafka.check.crcs"):
         return
     if name.startswith("kafka.") or name in (option.lower() for option in BROKER_ONLY):
         LOGGER.info("option %s has no effect: no broker is asked", name)
     elif name == TABLE_OWNER:
         raise SparkSourceError(BAD_OPTION, f"CREATE TABLE … USING kafkalog needs columns. {NO_TABLES}")
     elif name not in KNOWN:
-        near = difflib.get_close_matches(name, KNOWN, 1)
-        hint = f"did you mean {KNOWN[near[0]]}? " if near else ""
-        allowed = f"{', '.join(sorted(KNOWN.values()))} and kafka.*"
-        raise bad_option(name, value, f"there is no such option; {hint}Allowed are {allowed}")
+        allowed = f"allowed are {', '.join(sorted(KNOWN.values()))} and kafka.*"
+        raise bad_option(name, value, f"there is no such option; {_nearest(name, tuple(KNOWN.values()), allowed)}")
 
 
 def _check_ranges_apply(values: _Values, table: str) -> None:
@@ -247,17 +264,26 @@ def _paths(values: _Values) -> tuple[str, ...]:
     if path is not None and paths is not None:
         raise bad_option("paths", paths, f"not allowed beside path={path!r}; give one of the two")
     if paths is not None:
-        found = _json("paths", paths, 'a JSON list of paths such as ["/a", "/b"]')
+        shape = 'allowed is a JSON list of paths such as ["/a", "/b"]; path takes a single one'
+        found = _json("paths", paths, shape)
         if not isinstance(found, list) or not found or not all(isinstance(item, str) and item for item in found):
-            raise bad_option("paths", paths, 'allowed is a JSON list of paths such as ["/a", "/b"]')
-        return tuple(found)
+            raise bad_option("paths", paths, shape)
+        return tuple(_local("paths", item) for item in found)
     if not path:
         raise SparkSourceError(
             BAD_OPTION,
             "option path is missing: give a log directory, a partition folder or a segment file, as .load(path) or "
             f"OPTIONS (path '…'). {NO_TABLES}",
         )
-    return (path,)
+    return (_local("path", path),)
+
+
+def _local(option: str, place: str) -> str:
+    """A `file:` URI as the path that it names: only what is elsewhere keeps its scheme."""
+    try:
+        return path_of_file_uri(place) if is_file_uri(place) else place
+    except UsageError as error:
+        raise bad_option(option, place, str(error)) from None
 
 
 def _column_name(values: _Values) -> str:
@@ -267,12 +293,27 @@ def _column_name(values: _Values) -> str:
     return name or CORRUPT_COLUMN
 
 
-def _isolation(values: _Values) -> str:
-    own = values.choice("isolation", ISOLATIONS, str.lower)
-    kafka = values.choice("kafka.isolation.level", ISOLATIONS, str.lower)
-    if own and kafka and own != kafka:
-        raise bad_option("isolation", own, f"contradicts kafka.isolation.level={kafka!r}; give one of the two")
-    return own or kafka or ISOLATIONS[0]
+def _own_or_kafka(values: _Values, own: str, kafka: str, allowed: tuple[str, ...]) -> str:
+    """A choice that has a name of ours and one of Kafka's consumer; the first word is the default."""
+    ours, theirs = values.choice(own, allowed, str.lower), values.choice(kafka, allowed, str.lower)
+    if ours and theirs and ours != theirs:
+        raise bad_option(own, ours, f"contradicts {kafka}={theirs!r}; give one of the two")
+    return ours or theirs or allowed[0]
+
+
+def _check_crcs(values: _Values, table: str) -> bool:
+    """Whether a wrong checksum in the table of batches is damage: to know it takes every byte, not the headers alone."""
+    checked = _own_or_kafka(values, "checkCrcs", "kafka.check.crcs", ("true", "false")) == "true"
+    mode = (values.text("mode") or MODES[0]).strip().upper()
+    given = values.text("checkCrcs")
+    if not checked and table != "batches":
+        if given is not None:
+            raise bad_option("checkCrcs", given, f"{table} are always checked; allowed with table=batches")
+        LOGGER.info("option kafka.check.crcs has no effect: %s are always checked", table)
+        return True
+    if not checked and mode != MODES[0]:
+        raise bad_option("checkCrcs", "false", f"not allowed with mode={mode!r}, which finds damage by checksums")
+    return checked
 
 
 def _strategy(values: _Values) -> dict[str, Any]:
@@ -303,7 +344,7 @@ def _pattern(text: str) -> str:
 
 
 def _assigned(text: str) -> list[TopicPartition]:
-    shape = 'allowed is JSON such as {"orders": [0, 1]}'
+    shape = 'allowed is JSON such as {"orders": [0, 1]}; subscribe takes names of topics'
     found = _json("assign", text, shape)
     if not isinstance(found, dict) or not found:
         raise bad_option("assign", text, shape)
@@ -320,10 +361,10 @@ def _bound(values: _Values, names: tuple[str, str, str]) -> Bound:
     timestamp, by_timestamp, offsets = ((name, values.text(name)) for name in names)
     if timestamp[1] is not None:
         if not re.fullmatch(r"[0-9]{1,18}", timestamp[1].strip()):
-            raise bad_option(*timestamp, "allowed are milliseconds since 1970")
+            raise bad_option(*timestamp, f"allowed are milliseconds since 1970{_as_milliseconds(timestamp[1])}")
         return Bound("timestamp", timestamp[0], timestamp_ms=int(timestamp[1]), value=timestamp[1])
     if by_timestamp[1] is not None:
-        at = _by_partition(by_timestamp[0], by_timestamp[1], 0)
+        at = _by_partition(by_timestamp[0], by_timestamp[1], 0, f"allowed is {BY_PARTITION}")
         return Bound("timestamps", by_timestamp[0], at, value=by_timestamp[1])
     option, text = offsets
     if text is None:
@@ -331,7 +372,19 @@ def _bound(values: _Values, names: tuple[str, str, str]) -> Bound:
     word = text.strip().lower()
     if word in ("earliest", "latest"):
         return Bound(word, option, value=text)
-    return Bound("offsets", option, _by_partition(option, text, EARLIEST), value=text)
+    words = ("earliest", "latest") if names is STARTS else ("latest",)
+    shape = _nearest(word, words, f"allowed are {', '.join(words)} and {BY_PARTITION}")
+    return Bound("offsets", option, _by_partition(option, text, EARLIEST, shape), value=text)
+
+
+def _as_milliseconds(text: str) -> str:
+    """What a date or time that people write would be, where it is one."""
+    try:
+        time = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return ""
+    known = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+    return f"; {'' if time.tzinfo is not None else 'in UTC '}that is {round(known.timestamp() * 1000)}"
 
 
 def _ending(values: _Values) -> Bound:
@@ -344,7 +397,7 @@ def _ending(values: _Values) -> Bound:
 
 
 def _up_to(text: str) -> str:
-    return UP_TO.get(text.lower(), text)
+    return {word.lower(): word for word in (LOG_END, HIGH_WATERMARK)}.get(text.lower(), text)
 
 
 def _admission(values: _Values) -> Admission:
@@ -370,8 +423,7 @@ def _seconds(values: _Values, option: str, default: str) -> float:
     return int(found[1]) * TIME_UNITS[found[2]]
 
 
-def _by_partition(option: str, text: str, lowest: int) -> dict[TopicPartition, int]:
-    shape = 'allowed is JSON such as {"orders": {"0": 23, "1": 42}}'
+def _by_partition(option: str, text: str, lowest: int, shape: str) -> dict[TopicPartition, int]:
     found = _json(option, text, shape)
     if not isinstance(found, dict):
         raise bad_option(option, text, shape)

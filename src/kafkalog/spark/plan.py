@@ -6,6 +6,7 @@ Numba nor Arrow is loaded, nor is Spark.
 
 from __future__ import annotations
 
+import difflib
 import logging
 import os
 import re
@@ -21,9 +22,10 @@ from kafkalog.log.folders import find_partitions, read_high_watermarks
 from kafkalog.log.interrupted import with_finished_segments
 from kafkalog.log.partition import Partition
 from kafkalog.storage import open_store
+from kafkalog.storage.lock import is_broker_running
 
 from .errors import BAD_OPTION, DATA_LOSS, STORAGE, SparkSourceError, bad_option
-from .options import EARLIEST, LATEST, RANGED_TABLES, Bound, SourceOptions, TopicPartition
+from .options import EARLIEST, HIGH_WATERMARK, LATEST, LOG_END, RANGED_TABLES, Bound, SourceOptions, TopicPartition
 from .splits import EVERYTHING, HEADER_SPLIT_BYTES, HIGHEST, LOWEST, Part, Split, cut, divide, end_offset, pack, target_bytes
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 LOGGER = logging.getLogger("kafkalog.spark")
 
+TOPICS_NAMED: Final = 20
 INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata")
 
 
@@ -53,8 +56,8 @@ def plan_splits(options: SourceOptions, cores: int | None = None) -> list[Split]
         return pack([_whole_folder(found) for found in chosen], options.max_partition_bytes or HEADER_SPLIT_BYTES)
     assigned = {found.key for found in chosen}
     ranges = [(found, *offset_range(found.partition, options, assigned)) for found in chosen]
-    if options.up_to_high_watermark:
-        ends = high_watermarks(chosen)
+    if options.up_to == HIGH_WATERMARK:
+        ends = readable_ends(chosen, options)
         ranges = [(found, start, max(min(stop, ends[found.key]), start)) for found, start, stop in ranges]
     target = target_bytes(options, sum(found.partition.size for found in chosen), cores or os.cpu_count() or 1)
     parts = [
@@ -87,7 +90,7 @@ def choose_partitions(options: SourceOptions, *, topics_must_exist: bool = True)
 
 
 def choose_whole_partitions(options: SourceOptions) -> list[Found]:
-    """The same, each with what an interrupted compaction has finished. A stream waits until that has its name."""
+    """The same, each with what an interrupted compaction has finished."""
     return [Found(found.root, with_finished_segments(found.partition, Limits())) for found in choose_partitions(options)]
 
 
@@ -131,7 +134,15 @@ def _check_topics(topics: Sequence[str], found: Sequence[Found]) -> None:
     known = sorted({each.partition.topic for each in found})
     for topic in topics:
         if topic not in known:
-            raise bad_option("subscribe", ",".join(topics), f"no topic {topic!r} here; there are: {', '.join(known) or 'none'}")
+            shown = ", ".join(known[:TOPICS_NAMED]) or "none"
+            more = f" and {len(known) - TOPICS_NAMED} more" if len(known) > TOPICS_NAMED else ""
+            found_here = f"no topic {topic!r} here; {_near(topic, known)}there are: {shown}{more}"
+            raise bad_option("subscribe", ",".join(topics), found_here)
+
+
+def _near(topic: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(topic, known, 1)
+    return f"did you mean {near[0]}? " if near else ""
 
 
 def _check_readable(chosen: Iterable[Found], options: SourceOptions) -> None:
@@ -221,20 +232,33 @@ def _within_log(partition: Partition, option: str, wanted: int, options: SourceO
     return min(max(wanted, first), end)
 
 
-def high_watermarks(chosen: Iterable[Found]) -> dict[TopicPartition, int]:
-    """Up to where all replicas had each partition, as its broker last noted it; its start before the first time."""
-    noted: dict[str, dict[TopicPartition, int]] = {}
-    offsets = {}
+def readable_ends(chosen: Iterable[Found], options: SourceOptions) -> dict[TopicPartition, int]:
+    """Before which offset a run that others follow ends in each partition; HIGHEST for the end of the log.
+
+    That is the high watermark, up to where all replicas have it, as its broker last noted it (the start of the log before the
+    first time): what follows may be truncated yet. It is the default where a broker is at work, since the next run gets the
+    rest; of a log that nobody writes to, all is taken.
+    """
+    noted: dict[str, dict[TopicPartition, int] | None] = {}
+    ends = {}
     for found in chosen:
         partition = found.partition
         folder = partition.store.parent(partition.folder)
         if folder not in noted:
-            read = read_high_watermarks(partition.store, folder)
-            if read is None:
-                raise bad_option("upTo", "highWatermark", f"not allowed without {path_text(folder)}/{REPLICATION_CHECKPOINT}")
-            noted[folder] = read
-        offsets[found.key] = max(noted[folder].get(found.key, 0), partition.start_offset)
-    return offsets
+            noted[folder] = _noted_ends(partition, folder, options)
+        known = noted[folder]
+        ends[found.key] = HIGHEST if known is None else max(known.get(found.key, 0), partition.start_offset)
+    return ends
+
+
+def _noted_ends(partition: Partition, log_directory: str, options: SourceOptions) -> dict[TopicPartition, int] | None:
+    if options.up_to == LOG_END or (options.up_to is None and not is_broker_running(log_directory)):
+        return None
+    noted = read_high_watermarks(partition.store, log_directory)
+    if noted is None and options.up_to is not None:
+        missing = f"{path_text(log_directory)}/{REPLICATION_CHECKPOINT}"
+        raise bad_option("upTo", options.up_to, f"not allowed without {missing}")
+    return noted
 
 
 def find_offset_at(partition: Partition, timestamp_ms: int) -> int | None:

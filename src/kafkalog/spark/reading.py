@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -22,10 +24,11 @@ from kafkalog.tables.records import record_batches
 from kafkalog.tables.schemas import find_table
 
 from .columns import Projection, corrupt_row
-from .errors import coded
+from .errors import DATA_LOSS, SparkSourceError, coded
 from .garbage import freeze_garbage
 from .options import RANGED_TABLES, SourceOptions
-from .slices import as_partition, check_unchanged, claimed_offset, damaged_content, is_there
+from .replaced import exact_span, open_part
+from .slices import as_partition, claimed_offset, damaged_content, is_there, unchanged
 from .splits import EVERYTHING, Part, Split
 
 LOGGER = logging.getLogger("kafkalog.spark")
@@ -36,26 +39,45 @@ def read_split(split: Split, projection: Projection, options: SourceOptions) -> 
     stores: dict[str, Store] = {}
     with coded():
         for part in split.parts:
+            if _is_gone(part, options):
+                continue
             if part.root not in stores:
                 stores[part.root] = open_store(part.root)[0]
             yield from _read_part(part, stores[part.root], projection, options)
     freeze_garbage()
 
 
+def _is_gone(part: Part, options: SourceOptions) -> bool:
+    """Whether the folder was removed since the read was planned and nobody minds. Of an object store each file is asked for."""
+    if options.fail_on_data_loss or "://" in part.folder or os.path.lexists(part.folder):
+        return False
+    LOGGER.warning("left out: %s is gone", path_text(part.folder))
+    return True
+
+
 def _read_part(part: Part, store: Store, projection: Projection, options: SourceOptions) -> Iterator[pa.RecordBatch]:
     report = ReadReport()
+    with ExitStack() as stack:
+        part, held = _opened(part, store, options, stack)
+        slices = {path_text(piece.path): piece for piece in part.slices}
+        for found in _table(part, held, projection, options, report):
+            yield from projection.batches(found, slices)
+        yield from _tell_damage(part, held, projection, report)
+
+
+def _opened(part: Part, store: Store, options: SourceOptions, stack: ExitStack) -> tuple[Part, Store]:
+    """The part and what to read it from; with failOnDataLoss=false without the files that are gone."""
+
+    def lose(what: str) -> None:
+        if options.fail_on_data_loss:
+            raise SparkSourceError(DATA_LOSS, f"{what}; with failOnDataLoss=false what is there is read")
+        LOGGER.warning("%s; reading what is there", what)
+
+    if options.table in RANGED_TABLES and exact_span(part) is not None:
+        return open_part(part, store, stack, lose)
     if not options.fail_on_data_loss:
         part = replace(part, slices=tuple(piece for piece in part.slices if is_there(store, piece)))
-    for piece in part.slices:
-        check_unchanged(store, piece)
-    slices = {path_text(piece.path): piece for piece in part.slices}
-    for found in _table(part, store, projection, options, report):
-        yield from projection.batches(found, slices)
-    for piece in part.slices:
-        # One that is gone by now was read to its end all the same.
-        if store.stat(piece.path) is not None:
-            check_unchanged(store, piece)
-    yield from _tell_damage(part, store, projection, report)
+    return part, stack.enter_context(unchanged(part, store))
 
 
 def _table(
@@ -73,6 +95,7 @@ def _table(
         isolation=options.isolation,
         on_damage=on_damage,
         threads=1,  # Spark runs a task on each core
+        check_crcs=options.check_crcs,
         committed=part.committed,
     )
     tables = {"records": record_batches, "batches": batch_batches}

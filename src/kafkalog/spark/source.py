@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from .cores import planned_cores
 from .errors import coded
 from .garbage import freeze_garbage
 from .options import SourceOptions, for_batch, for_stream, parse_options
@@ -64,7 +65,7 @@ class KafkaLogReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         with coded():
-            splits = plan_splits(self.options)
+            splits = plan_splits(self.options, planned_cores(self.options))
         freeze_garbage()
         return [SplitPartition(split) for split in splits]
 

@@ -54,6 +54,7 @@ class FileSlice:
     index_path: str | None = None
     may_grow: bool = False
     first_offset: int = 0  # no record in it is below
+    inode: int = 0
 
     @property
     def bytes(self) -> int:
@@ -95,7 +96,7 @@ def target_bytes(options: SourceOptions, total: int, cores: int) -> int:
     if options.max_partition_bytes is not None:
         target = options.max_partition_bytes
     else:
-        most = SPLIT_BYTES if options.table == "records" else HEADER_SPLIT_BYTES
+        most = SPLIT_BYTES if options.table == "records" or options.check_crcs else HEADER_SPLIT_BYTES
         target = even_bytes(total, cores, LEAST_SPLIT_BYTES, most)
     return max(min(target, -(-total // (options.min_partitions or 1))), 1)
 
@@ -134,6 +135,7 @@ def cut(partition: Partition, segment: Segment, target: int, start: int = LOWEST
         index.path if index else None,
         may_grow=segment.is_newest,
         first_offset=max(segment.base_offset, 0),
+        inode=log.inode,
     )
     is_whole = start <= whole.first_offset and (stop == HIGHEST or (whole.next_base_offset or HIGHEST) <= stop)
     if is_whole and whole.bytes <= target:
@@ -336,6 +338,6 @@ def _shares(part: Part, count: int) -> list[Part]:
 
 def as_segment(piece: FileSlice) -> Segment:
     """The slice as the layers below know it."""
-    log = StoredFile(piece.path, piece.size, piece.mtime_ns, piece.kind, piece.base_offset)
+    log = StoredFile(piece.path, piece.size, piece.mtime_ns, piece.kind, piece.base_offset, inode=piece.inode)
     siblings = {"index": StoredFile(piece.index_path, 0, 0, "index", piece.base_offset)} if piece.index_path else {}
     return Segment(log, siblings, piece.next_base_offset, piece.start, piece.stop)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +17,27 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from .errors import coded
-from .microbatch import MicroBatches, from_json, to_json
+from .cores import planned_cores
+from .errors import BAD_OPTION, SparkSourceError, coded
+from .microbatch import MicroBatches, Offsets, from_json, origins_of_json, to_json
 from .options import SourceOptions
 from .partition import SplitPartition, read_partition
+from .splits import Split
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+def _offsets(written: Any) -> Offsets:
+    """The offsets that Spark wrote down for a stream; SparkSourceError where another kind of source wrote them."""
+    try:
+        return from_json(written)
+    except (AttributeError, TypeError, ValueError):
+        raise SparkSourceError(
+            BAD_OPTION,
+            f"option checkpointLocation: it holds {json.dumps(written)}, which are no offsets of topics such as "
+            '{"orders": {"0": 23}}; give this query a checkpoint of its own',
+        ) from None
 
 
 class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -37,7 +52,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:
         with coded():
-            return to_json(self.stream.initial_offsets())
+            return self.stream.settled(self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """The limit of the options. Spark has none for several at once: what counts is that it is not `ReadAllAvailable`."""
@@ -48,9 +63,20 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxBytes(admission.max_bytes)
         return ReadMinRows(admission.min_offsets) if admission.min_offsets is not None else ReadAllAvailable()
 
+    def _initial(self) -> dict[str, Any]:
+        start = self.stream.initial_offsets()
+        return to_json(start, self.stream.origins(start, {}, {}))
+
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         with coded():
-            return to_json(self.stream.latest_offsets(from_json(start), limited=not isinstance(limit, ReadAllAvailable)))
+            return self.stream.settled(lambda: self._latest(start, limit))
+
+    def _latest(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        read, origins = _offsets(start), origins_of_json(start)
+        begin = self.stream.resumed(read, origins)
+        end = self.stream.latest_offsets(begin, limited=not isinstance(limit, ReadAllAvailable))
+        held = {key: origin for key, origin in origins.items() if begin.get(key) == read.get(key)}
+        return to_json(end, self.stream.origins(end, begin, held))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         with coded():
@@ -62,10 +88,15 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         with coded():
-            return [SplitPartition(split) for split in self.stream.plan(from_json(start), from_json(end))]
+            return [SplitPartition(split) for split in self.stream.settled(lambda: self._plan(start, end))]
+
+    def _plan(self, start: dict[str, Any], end: dict[str, Any]) -> list[Split]:
+        begin = self.stream.resumed(_offsets(start), origins_of_json(start))
+        return self.stream.plan(begin, _offsets(end), planned_cores(self.options))
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         return read_partition(partition, self.projection, self.options)
 
     def commit(self, end: dict[str, Any]) -> None:
-        self.stream.commit(from_json(end))
+        with coded():
+            self.stream.commit(_offsets(end))

@@ -14,16 +14,30 @@ from kafkalog.storage.store import ByteSource, Entry, Fingerprint, Store
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["ByteSource", "Entry", "Fingerprint", "LocalFile", "LocalStore", "Store", "open_store", "path_of_file_uri"]
+__all__ = [
+    "ByteSource",
+    "Entry",
+    "Fingerprint",
+    "LocalFile",
+    "LocalStore",
+    "Store",
+    "is_file_uri",
+    "local_path",
+    "open_store",
+    "path_of_file_uri",
+]
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+# Hadoop and Spark write one slash where there is no host.
+_FILE_SCHEME = re.compile("file:/", re.IGNORECASE)
 
 
 def open_store(path: str | os.PathLike[str], *, filesystem: FileSystem | None = None) -> tuple[Store, str]:
     """The store that holds `path`, and the path as that store spells it; StorageError if nothing is there.
 
-    A plain path or `file://` is local; `s3://`, `gs://`, `abfs://`, `hdfs://` go through `pyarrow.fs`, with the endpoint, region
-    and credentials of the URI's query or of the usual AWS environment variables. With `filesystem`, `path` is a path in that one.
+    A plain path or a `file:` URI is local; `s3://`, `gs://`, `abfs://`, `hdfs://` go through `pyarrow.fs`, with the endpoint,
+    region and credentials of the URI's query or of the usual AWS environment variables. With `filesystem`, `path` is a path in
+    that one.
     """
     text = os.fsdecode(path)
     if not text:
@@ -35,21 +49,37 @@ def open_store(path: str | os.PathLike[str], *, filesystem: FileSystem | None = 
         from kafkalog.storage.object_store import store_of  # pyarrow is loaded only for what needs it
 
         return store_of(filesystem, text)
+    if is_file_uri(text):
+        return _open_local(path_of_file_uri(text))
     if scheme is None:
         return _open_local(text)
-    if scheme[1].lower() == "file":
-        return _open_local(path_of_file_uri(text))
     from kafkalog.storage.object_store import store_of_uri
 
     return store_of_uri(text)
 
 
+def is_file_uri(place: str) -> bool:
+    """Whether a place is a URI of a local file: `file:/folder`, `file:///folder` or `file://localhost/folder`."""
+    return _FILE_SCHEME.match(place) is not None
+
+
+def local_path(place: str | os.PathLike[str]) -> str:
+    """The path of a place that only this machine's disks can be; UsageError for a URI of an object store or another machine."""
+    text = os.fsdecode(place)
+    if is_file_uri(text):
+        return path_of_file_uri(text)
+    if _SCHEME.match(text):
+        raise UsageError(f"{text}: not on a disk of this machine; give a path, or write ./{text} if that is its name")
+    return text
+
+
 def path_of_file_uri(uri: str) -> str:
-    """The local path of a `file://` URI; UsageError for one of another machine."""
+    """The local path of a `file:` URI; UsageError for one of another machine."""
     parts = urlsplit(uri, allow_fragments=False)
     if parts.netloc not in ("", "localhost"):
         raise UsageError(f"{uri}: a file on another machine; write file:///folder for a path of this one")
-    return unquote(parts.path, errors="surrogateescape")
+    # Two slashes in front would stay two: POSIX leaves open what they mean.
+    return unquote(re.sub("^/+", "/", parts.path), errors="surrogateescape")
 
 
 def _open_local(text: str) -> tuple[Store, str]:

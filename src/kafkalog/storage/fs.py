@@ -11,19 +11,35 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
-from typing import Literal, Protocol
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import cached_property
+from typing import Literal, Protocol, TypeVar
+
+from kafkalog.errors import StorageError
 
 from .lock import broker_lock
+from .making import (
+    NEW_FILE,
+    give_folder,
+    make_file,
+    make_folder,
+    may_give,
+    owner_of_new,
+    ownership_of,
+    problem_of_new_files,
+)
+from .own_folders import OPEN_FOLDER, UNFINISHED_MODE, empty_folder, require_unfinished
+from .ownership import Ownership
 
 PathKind = Literal["file", "folder", "other", "missing"]
 Buffer = bytes | bytearray | memoryview
 
-_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+Made = TypeVar("Made")
+
 _OLD_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 _CHANGED_FILE = os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLLOWED_FOLDER = OPEN_FOLDER & ~os.O_NOFOLLOW
 
 
 class NewFile(Protocol):
@@ -70,9 +86,13 @@ class OpenFile(Protocol):
 
 
 class Fs(Protocol):
-    """A file system for writing. Everything raises OSError."""
+    """A file system for writing. Everything raises OSError.
 
-    def open(self, path: str, *, create: bool = False) -> OpenFile:
+    What is new belongs to the owner of its folder, where that can be seen to, or is as `like` says: from the moment on that it
+    has its name.
+    """
+
+    def open(self, path: str, *, create: bool = False, like: Ownership | None = None) -> OpenFile:
         """The file at `path` for changes in place; FileNotFoundError if there is none, unless it may be made."""
         ...
 
@@ -84,11 +104,33 @@ class Fs(Protocol):
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None: ...
 
-    def create(self, path: str) -> NewFile:
+    def create(self, path: str, like: Ownership | None = None) -> NewFile:
         """A new file; FileExistsError if there is anything at `path`."""
         ...
 
-    def make_folder(self, path: str) -> None: ...
+    def make_folder(self, path: str, like: Ownership | None = None) -> None: ...
+
+    def make_private_folder(self, path: str) -> None:
+        """A folder for unfinished work, closed to everybody else until `give`."""
+        ...
+
+    def require_private(self, path: str) -> None:
+        """StorageError if the folder, which is held, is not ours, or others may write to it."""
+        ...
+
+    def give(self, path: str, like: Ownership | None = None) -> None:
+        """Let a private folder, which is held, be as a new one in its place would be."""
+        ...
+
+    def empty(self, path: str) -> None:
+        """Remove all that is in a folder, which is held."""
+        ...
+
+    def ownership(self, path: str) -> Ownership: ...
+
+    def require_useful(self, folder: str) -> None:
+        """StorageError if we cannot make files in a folder, or what we make would be of no use to its owner."""
+        ...
 
     def rename(self, old: str, new: str) -> None:
         """In one step, within one folder: a file takes the place of another, a folder only that of nothing or an empty one."""
@@ -177,51 +219,127 @@ class _LocalOpenFile(_LocalFile):
 
 
 class LocalFs:
-    """The file system of this machine."""
+    """The file system of this machine. In a folder that is held, names are those of that folder, whatever its path leads to."""
 
-    def open(self, path: str, *, create: bool = False) -> OpenFile:
-        return _LocalOpenFile(os.open(path, _CHANGED_FILE | (os.O_CREAT if create else 0), 0o666))
+    @cached_property
+    def _held(self) -> dict[str, int]:
+        return {}
+
+    def _at(self, path: str) -> tuple[str, int | None]:
+        """(a name, the descriptor of the folder that it is in); a path and None where that folder is not held."""
+        folder, name = os.path.split(path)
+        held = self._held.get(folder)
+        return (path, None) if held is None else (name, held)
+
+    @contextmanager
+    def _folder(self, path: str) -> Iterator[int]:
+        """A descriptor of a folder, held or not."""
+        held = self._held.get(path)
+        descriptor = os.open(path or ".", _FOLLOWED_FOLDER) if held is None else held
+        try:
+            yield descriptor
+        finally:
+            if held is None:
+                os.close(descriptor)
+
+    def _owner(self, path: str, like: Ownership | None) -> Ownership | None:
+        """Whom something new at `path` has to be given to."""
+        if like is None and not may_give():
+            return None
+        folder = os.path.dirname(path) or "."
+        return owner_of_new(ownership_of(os.stat(self._held.get(folder, folder))), like)
+
+    def _make(self, path: str, owner: Ownership, make: Callable[[str, int, Ownership], Made]) -> Made:
+        with self._folder(os.path.dirname(path)) as folder:
+            return make(os.path.basename(path), folder, owner)
+
+    def _make_file(self, path: str, like: Ownership | None) -> int:
+        owner = self._owner(path, like)
+        if owner is not None:
+            return self._make(path, owner, make_file)
+        name, at = self._at(path)
+        return os.open(name, NEW_FILE, 0o666, dir_fd=at)
+
+    def open(self, path: str, *, create: bool = False, like: Ownership | None = None) -> OpenFile:
+        name, at = self._at(path)
+        if create:
+            with suppress(FileExistsError):
+                return _LocalOpenFile(self._make_file(path, like))
+        return _LocalOpenFile(os.open(name, _CHANGED_FILE, dir_fd=at))
 
     def size(self, path: str) -> int:
-        return os.lstat(path).st_size
+        return self._status(path).st_size
 
     def modified_ms(self, path: str) -> int:
-        return os.lstat(path).st_mtime_ns // 1_000_000
+        return self._status(path).st_mtime_ns // 1_000_000
+
+    def _status(self, path: str) -> os.stat_result:
+        name, at = self._at(path)
+        return os.lstat(name, dir_fd=at)
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
-        os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000), follow_symlinks=False)
+        name, at = self._at(path)
+        os.utime(name, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000), dir_fd=at, follow_symlinks=False)
 
-    def create(self, path: str) -> NewFile:
-        return _LocalNewFile(os.open(path, _NEW_FILE, 0o666))
+    def create(self, path: str, like: Ownership | None = None) -> NewFile:
+        return _LocalNewFile(self._make_file(path, like))
 
-    def make_folder(self, path: str) -> None:
-        os.mkdir(path)
+    def make_folder(self, path: str, like: Ownership | None = None) -> None:
+        owner = self._owner(path, like)
+        if owner is not None:
+            self._make(path, owner, make_folder)
+            return
+        name, at = self._at(path)
+        os.mkdir(name, dir_fd=at)
+
+    def make_private_folder(self, path: str) -> None:
+        name, at = self._at(path)
+        os.mkdir(name, UNFINISHED_MODE, dir_fd=at)
+
+    def require_private(self, path: str) -> None:
+        folder = os.path.dirname(path) or "."
+        require_unfinished(self._held[path], os.stat(self._held.get(folder, folder)), path)
+
+    def give(self, path: str, like: Ownership | None = None) -> None:
+        owner = self._owner(path, like) or Ownership(os.geteuid(), os.getegid())
+        give_folder(self._held[path], owner)
+
+    def empty(self, path: str) -> None:
+        empty_folder(self._held[path])
+
+    def ownership(self, path: str) -> Ownership:
+        return ownership_of(self._status(path))
+
+    def require_useful(self, folder: str) -> None:
+        if problem := problem_of_new_files(folder):
+            raise StorageError(f"{folder}: {problem}", file=folder)
 
     def rename(self, old: str, new: str) -> None:
-        os.rename(old, new)
+        (old_name, old_at), (new_name, new_at) = self._at(old), self._at(new)
+        os.rename(old_name, new_name, src_dir_fd=old_at, dst_dir_fd=new_at)
 
     def link(self, old: str, new: str) -> None:
-        os.link(old, new, follow_symlinks=False)
+        (old_name, old_at), (new_name, new_at) = self._at(old), self._at(new)
+        os.link(old_name, new_name, src_dir_fd=old_at, dst_dir_fd=new_at, follow_symlinks=False)
 
     def remove(self, path: str) -> None:
-        os.unlink(path)
+        name, at = self._at(path)
+        os.unlink(name, dir_fd=at)
 
     def remove_folder(self, path: str) -> None:
-        os.rmdir(path)
+        name, at = self._at(path)
+        os.rmdir(name, dir_fd=at)
 
     def sync_folder(self, path: str) -> None:
-        descriptor = os.open(path, _FOLDER)
-        try:
+        with self._folder(path) as descriptor:
             os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
     def list(self, path: str) -> list[str]:
-        return sorted(os.listdir(path))
+        return sorted(os.listdir(self._held.get(path, path)))
 
     def kind(self, path: str) -> PathKind:
         try:
-            mode = os.lstat(path).st_mode
+            mode = self._status(path).st_mode
         except (FileNotFoundError, NotADirectoryError):
             return "missing"
         if stat.S_ISREG(mode):
@@ -229,7 +347,8 @@ class LocalFs:
         return "folder" if stat.S_ISDIR(mode) else "other"
 
     def read(self, path: str, position: int, size: int) -> bytes:
-        descriptor = os.open(path, _OLD_FILE)
+        name, at = self._at(path)
+        descriptor = os.open(name, _OLD_FILE, dir_fd=at)
         try:
             return os.pread(descriptor, size, position)
         finally:
@@ -238,14 +357,30 @@ class LocalFs:
     @contextmanager
     def lock(self, folder: str) -> Iterator[None]:
         """The lock goes with the process, so one that was killed holds nothing."""
-        descriptor = os.open(folder, _FOLDER)
+        name, at = self._at(folder)
+        descriptor = os.open(name, OPEN_FOLDER, dir_fd=at)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not os.path.samestat(os.fstat(descriptor), os.lstat(folder)):  # published or removed while we came
+            if not os.path.samestat(os.fstat(descriptor), self._status(folder)):  # published or removed while we came
                 raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK), folder)
-            yield
+            with self._holding(folder, descriptor):
+                yield
         finally:
             os.close(descriptor)
 
-    def broker_lock(self, log_directory: str) -> AbstractContextManager[None]:
-        return broker_lock(log_directory)
+    @contextmanager
+    def _holding(self, folder: str, descriptor: int) -> Iterator[None]:
+        before = self._held.get(folder)
+        self._held[folder] = descriptor
+        try:
+            yield
+        finally:
+            if before is None:
+                del self._held[folder]
+            else:
+                self._held[folder] = before
+
+    @contextmanager
+    def broker_lock(self, log_directory: str) -> Iterator[None]:
+        with broker_lock(log_directory), self._folder(log_directory) as descriptor, self._holding(log_directory, descriptor):
+            yield

@@ -9,15 +9,21 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
 from kafkalog.errors import LimitExceeded, SegmentChanged, StorageError, UnsupportedFormat
-from kafkalog.storage.store import Entry, Fingerprint, Kind, is_plain_name, require_plain_name
+from kafkalog.storage.store import LINKED_FOLDER, Entry, Fingerprint, Kind, is_plain_name, require_plain_name
 
 # One page: the kernel reads whole pages, so a smaller gap costs nothing to read through.
 MINIMUM_GAP = 4096
+# A cleaner gives segments away and puts the new one in their place within moments; a listing in between would miss their records.
+LISTING_TRIES = 100
+# Names that the kernel hands out in one piece, which no rename can split.
+LISTED_AT_ONCE = 400
+BLOCK = 512  # the unit of st_blocks, whatever the file system's own is
 
 # O_NONBLOCK: opening a FIFO for reading otherwise waits for a writer, for ever.
 _OPEN_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
@@ -63,7 +69,8 @@ def _kind_of(mode: int) -> tuple[Kind, str]:
 
 def _entry(name: str, status: os.stat_result) -> Entry:
     kind, problem = _kind_of(status.st_mode)
-    return Entry(name, kind, status.st_size if kind == "file" else 0, status.st_mtime_ns, problem)
+    size = status.st_size if kind == "file" else 0
+    return Entry(name, kind, size, status.st_mtime_ns, problem, status.st_blocks * BLOCK, status.st_ino)
 
 
 class LocalFile:
@@ -134,6 +141,14 @@ class LocalFile:
             yield data, min(hole, stop)
             start = hole
 
+    def again(self) -> LocalFile:
+        """The same file, opened once more."""
+        return LocalFile(self._path, os.dup(self._descriptor), self._status())
+
+    def entry(self) -> Entry:
+        """What the file is now, whatever has its name."""
+        return _entry(os.path.basename(self._path), self._status())
+
     def close(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
@@ -171,16 +186,17 @@ class LocalStore:
         self._start = start
 
     def list(self, folder: str) -> list[Entry]:
-        descriptor = self._open(folder, _LIST_FOLDER)
-        try:
-            with os.scandir(descriptor) as found:
-                entries = [entry for item in found if (entry := _examine(item)) is not None]
-        except OSError as error:
-            raise storage_error(folder, "listing the folder failed", error) from error
-        finally:
-            os.close(descriptor)
-        entries.sort(key=lambda entry: entry.name)
-        return entries
+        for _ in range(LISTING_TRIES):
+            descriptor = self._open(folder, _LIST_FOLDER)
+            try:
+                entries = _list_once(descriptor)
+            except OSError as error:
+                raise storage_error(folder, "listing the folder failed", error) from error
+            finally:
+                os.close(descriptor)
+            if entries is not None:
+                return sorted(entries, key=lambda entry: entry.name)
+        raise StorageError(f"{folder}: files come and go faster than they can be listed; try again", file=folder)
 
     def stat(self, path: str) -> Entry | None:
         try:
@@ -272,6 +288,17 @@ class LocalStore:
         return descriptor
 
 
+class HeldStore(LocalStore):
+    """The store with some files open already: these are read as they are, whatever gets their names meanwhile."""
+
+    def __init__(self, below: LocalStore, held: Mapping[str, LocalFile]) -> None:
+        super().__init__(below._start)
+        self.held = held
+
+    def open(self, path: str) -> LocalFile:
+        return self.held[path].again() if path in self.held else super().open(path)
+
+
 def _require_kind(path: str, mode: int, wanted: Kind) -> None:
     """UnsupportedFormat if `path` is special or a folder where a file is wanted; NotADirectoryError if it is a plain file."""
     kind, problem = _kind_of(mode)
@@ -281,10 +308,23 @@ def _require_kind(path: str, mode: int, wanted: Kind) -> None:
         raise UnsupportedFormat("not-a-file", file=path, detail=problem or "a folder")
 
 
+def _list_once(descriptor: int) -> list[Entry] | None:
+    """The entries of a folder; None where a name came or went meanwhile."""
+    with os.scandir(descriptor) as found:
+        entries = [_examine(item) for item in found]
+    present = [entry for entry in entries if entry is not None]
+    if len(present) < len(entries):
+        return None
+    if len(present) >= LISTED_AT_ONCE and {entry.name for entry in present} != set(os.listdir(descriptor)):
+        return None
+    return present
+
+
 def _examine(item: os.DirEntry[str]) -> Entry | None:
     """The entry, or None if it vanished since the listing began: a broker deletes old segments at any moment."""
     try:
-        return _entry(item.name, item.stat(follow_symlinks=False))
+        entry = _entry(item.name, item.stat(follow_symlinks=False))
+        return replace(entry, problem=LINKED_FOLDER) if item.is_symlink() and item.is_dir() else entry
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from .fs import Buffer, Fs, NewFile, OpenFile, PathKind
+from .ownership import Ownership
 
 PAGE = 1 << 12
 
@@ -110,7 +111,7 @@ class OverlayFs:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return file
 
-    def open(self, path: str, *, create: bool = False) -> OpenFile:
+    def open(self, path: str, *, create: bool = False, like: Ownership | None = None) -> OpenFile:
         if create and self.kind(path) == "missing":
             self._files[path] = _Changed(self.below)
         return _OpenChanged(self._file(path))
@@ -124,16 +125,38 @@ class OverlayFs:
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
         self._file(path).modified_ms = modified_ms
 
-    def create(self, path: str) -> NewFile:
+    def create(self, path: str, like: Ownership | None = None) -> NewFile:
         if self.kind(path) != "missing":
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
         self._files[path] = file = _Changed(self.below)
         return _NewChanged(file)
 
-    def make_folder(self, path: str) -> None:
+    def make_folder(self, path: str, like: Ownership | None = None) -> None:
         if self.kind(path) != "missing":
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
         self._folders[path] = True
+
+    def make_private_folder(self, path: str) -> None:
+        self.make_folder(path)
+
+    def require_private(self, path: str) -> None:
+        """Nobody else is here."""
+
+    def give(self, path: str, like: Ownership | None = None) -> None:
+        """There is nobody to give it to."""
+
+    def empty(self, path: str) -> None:
+        for name in self.list(path):
+            self.remove(os.path.join(path, name))
+
+    def ownership(self, path: str) -> Ownership:
+        """That of the nearest thing which is really there: what is new would belong to the same."""
+        while self.below.kind(path) == "missing":
+            path = os.path.dirname(path)
+        return self.below.ownership(path)
+
+    def require_useful(self, folder: str) -> None:
+        """What is made here is of no use to anybody."""
 
     def rename(self, old: str, new: str) -> None:
         self._files[new] = self._file(old)

@@ -15,10 +15,15 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 
+from kafkalog.errors import StorageError
+
 from .fs import Buffer, NewFile, OpenFile, PathKind
+from .ownership import ROOT, Ownership
 
 SECTOR = 512
 ALL_SUBSETS_UP_TO = 6  # changes of names; of more, every prefix and every one left out
+FILE_MODE, FOLDER_MODE, PRIVATE_MODE = 0o644, 0o755, 0o700  # of what root makes
+ROOTS_FILE, ROOTS_FOLDER = Ownership(ROOT, ROOT, FILE_MODE), Ownership(ROOT, ROOT, FOLDER_MODE)
 Files = dict[str, bytes]
 
 
@@ -28,6 +33,7 @@ class _File:
     durable: bytes = b""
     pending: list[tuple[int, bytes | None]] = field(default_factory=list)  # bytes at a position, or None: cut or grown to there
     modified_ms: int = 0
+    ownership: Ownership = ROOTS_FILE
 
     def change(self, position: int, data: bytes | None) -> None:
         self.pending.append((position, data))
@@ -75,6 +81,7 @@ class _Folder:
     names: dict[str, _File | _Folder] = field(default_factory=dict)
     durable: dict[str, _File | _Folder] = field(default_factory=dict)
     pending: list[dict[str, _File | _Folder | None]] = field(default_factory=list)
+    ownership: Ownership = ROOTS_FOLDER
 
     def change(self, **changed: _File | _Folder | None) -> None:
         """Names that change in one step; None: the name goes."""
@@ -160,7 +167,7 @@ class SimulatedFs:
     """Folders and files in memory, at first these, durable. `watch` is called before each step with its number, name and path.
 
     It may raise OSError in place of the step; if it returns False, a sync says that it is done and does nothing. What the files
-    at `undurable` hold was written by somebody who did not sync it.
+    at `undurable` hold was written by somebody who did not sync it. Who writes is root; what is there belongs to `owner`.
     """
 
     def __init__(
@@ -168,13 +175,15 @@ class SimulatedFs:
         files: Files | None = None,
         watch: Callable[[int, str, str], bool | None] | None = None,
         undurable: Collection[str] = (),
+        owner: int = ROOT,
     ) -> None:
-        self.root = _Folder()
+        self.root = _Folder(ownership=Ownership(owner, owner, FOLDER_MODE))
+        self._owner = owner
         self.steps = 0
         self.watch = watch
         for path, content in (files or {}).items():
             folder = self._make_all(os.path.dirname(path))
-            file = _File()
+            file = _File(ownership=Ownership(owner, owner, FILE_MODE))
             file.change(0, content)
             if path not in undurable:
                 file.sync()
@@ -184,7 +193,8 @@ class SimulatedFs:
         folder = self.root
         for name in path.strip("/").split("/") if path.strip("/") else ():
             if name not in folder.names:
-                folder.names[name] = folder.durable[name] = _Folder()
+                there = _Folder(ownership=Ownership(self._owner, self._owner, FOLDER_MODE))
+                folder.names[name] = folder.durable[name] = there
             below = folder.names[name]
             assert isinstance(below, _Folder)
             folder = below
@@ -222,15 +232,21 @@ class SimulatedFs:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
         self._folder(os.path.dirname(path)).change(**{os.path.basename(path): entry})
 
-    def create(self, path: str) -> NewFile:
+    def _new(self, path: str, mode: int, like: Ownership | None) -> Ownership:
+        """Whom something new belongs to: known as soon as its name is, for journals keep the order of what is done to a file."""
+        above = self._folder(os.path.dirname(path)).ownership
+        wanted = like or above._replace(mode=None)
+        return wanted if wanted.mode is not None else wanted._replace(mode=mode)
+
+    def create(self, path: str, like: Ownership | None = None) -> NewFile:
         self.step("create", path)
-        file = _File()
+        file = _File(ownership=self._new(path, FILE_MODE, like))
         self._add(path, file)
         return _SimulatedNewFile(_SimulatedOpenFile(self, file, path))
 
-    def open(self, path: str, *, create: bool = False) -> OpenFile:
+    def open(self, path: str, *, create: bool = False, like: Ownership | None = None) -> OpenFile:
         if create and self._find(path) is None:
-            self.create(path)
+            self.create(path, like)
         return _SimulatedOpenFile(self, self._file(path), path)
 
     def size(self, path: str) -> int:
@@ -242,9 +258,30 @@ class SimulatedFs:
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
         self._file(path).modified_ms = modified_ms
 
-    def make_folder(self, path: str) -> None:
+    def make_folder(self, path: str, like: Ownership | None = None) -> None:
         self.step("make_folder", path)
-        self._add(path, _Folder())
+        self._add(path, _Folder(ownership=self._new(path, FOLDER_MODE, like)))
+
+    def make_private_folder(self, path: str) -> None:
+        self.make_folder(path, Ownership(ROOT, ROOT, PRIVATE_MODE))
+
+    def require_private(self, path: str) -> None:
+        if self._folder(path).ownership.user != ROOT:
+            raise StorageError(f"{path}: belongs to somebody else")
+
+    def give(self, path: str, like: Ownership | None = None) -> None:
+        self.step("give", path)
+        self._folder(path).ownership = self._new(path, FOLDER_MODE, like)
+
+    def empty(self, path: str) -> None:
+        for name in self.list(path):
+            self.remove(os.path.join(path, name))
+
+    def ownership(self, path: str) -> Ownership:
+        return self._entry(path).ownership
+
+    def require_useful(self, folder: str) -> None:
+        """Root can give away what it makes."""
 
     def rename(self, old: str, new: str) -> None:
         self.step("rename", new)
@@ -299,6 +336,10 @@ class SimulatedFs:
         """Every file as a running program sees it."""
         return dict(_walk("", self.root, lambda folder: folder.names, "kept"))
 
+    def owners(self) -> dict[str, Ownership]:
+        """Whom every file and folder belongs to, as a running program sees it."""
+        return dict(_walk_owners("", self.root))
+
     def images(self, every: int = 1, first: int = 0) -> Iterator[Files]:
         """Every state in which the files may be found after a power cut now, as far as it is told apart here.
 
@@ -317,6 +358,13 @@ def _walk(
             yield f"{path}/{name}", entry.found(fate)
         else:
             yield from _walk(f"{path}/{name}", entry, names_of, fate)
+
+
+def _walk_owners(path: str, folder: _Folder) -> Iterator[tuple[str, Ownership]]:
+    for name, entry in folder.names.items():
+        yield f"{path}/{name}", entry.ownership
+        if isinstance(entry, _Folder):
+            yield from _walk_owners(f"{path}/{name}", entry)
 
 
 def _choices(root: _Folder) -> Iterator[dict[int, dict[str, _File | _Folder]]]:

@@ -6,7 +6,7 @@ Paths are strings that only their store takes apart: an absolute path for local 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Literal, Protocol, Self
 
@@ -15,15 +15,24 @@ from kafkalog.errors import StorageError
 Kind = Literal["file", "folder", "other"]
 
 
+LINKED_FOLDER = "a symbolic link to a folder, which is not followed inside a log folder; give its target as the path"
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One name in a folder. `problem` says why it cannot be read as what its name promises, and is empty otherwise."""
+    """One name in a folder. `problem` says why it cannot be read as what its name promises, and is empty otherwise.
+
+    `disk_size` is what its blocks take, less than `size` where it is sparse; None where storage does not say.
+    `inode` tells a file from one that replaced it under the same name, with the same size and time; 0 where none is known.
+    """
 
     name: str
     kind: Kind
     size: int
     mtime_ns: int
     problem: str = ""
+    disk_size: int | None = field(default=None, compare=False, repr=False)
+    inode: int = field(default=0, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +96,10 @@ class Store(Protocol):
     """A place of folders and files, for reading."""
 
     def list(self, folder: str) -> list[Entry]:
-        """Everything in the folder, sorted by name; an entry that cannot be examined carries its `problem`."""
+        """Everything in the folder, sorted by name; an entry that cannot be examined carries its `problem`.
+
+        What is listed was there together: while files are renamed, a name that vanishes makes it list again.
+        """
         ...
 
     def stat(self, path: str) -> Entry | None:

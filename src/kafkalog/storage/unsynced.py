@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .fs import Fs, NewFile, OpenFile
+from .ownership import Ownership
 
 
 class _UnsyncedOpenFile:
@@ -34,15 +35,17 @@ class UnsyncedFs:
         self._fs = fs
         self.size, self.modified_ms, self.set_modified_ms = fs.size, fs.modified_ms, fs.set_modified_ms
         self.make_folder, self.rename, self.link = fs.make_folder, fs.rename, fs.link
+        self.make_private_folder, self.require_private, self.give = fs.make_private_folder, fs.require_private, fs.give
+        self.empty, self.ownership, self.require_useful = fs.empty, fs.ownership, fs.require_useful
         self.remove, self.remove_folder = fs.remove, fs.remove_folder
         self.list, self.kind, self.read = fs.list, fs.kind, fs.read
         self.lock, self.broker_lock = fs.lock, fs.broker_lock
 
-    def open(self, path: str, *, create: bool = False) -> OpenFile:
-        return _UnsyncedOpenFile(self._fs.open(path, create=create))
+    def open(self, path: str, *, create: bool = False, like: Ownership | None = None) -> OpenFile:
+        return _UnsyncedOpenFile(self._fs.open(path, create=create, like=like))
 
-    def create(self, path: str) -> NewFile:
-        return _UnsyncedNewFile(self._fs.create(path))
+    def create(self, path: str, like: Ownership | None = None) -> NewFile:
+        return _UnsyncedNewFile(self._fs.create(path, like))
 
     def sync_folder(self, path: str) -> None:
         """Later."""

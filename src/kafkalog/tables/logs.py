@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -24,14 +23,13 @@ from kafkalog.storage import open_store
 
 from . import rows
 from .batches import batch_batches
+from .choices import Names, Numbers, Time, milliseconds, several_names, several_numbers, whole_number
 from .records import iter_record_batches, record_batches
 from .schemas import find_table
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-Time = int | datetime
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ISOLATIONS = ("read_uncommitted", "read_committed")
 DAMAGE_MODES = ("strict", "skip", "salvage")
 
@@ -66,10 +64,10 @@ class Logs:
     def read(
         self,
         table: str = "records",
-        columns: Sequence[str] | None = None,
+        columns: Names | None = None,
         *,
-        topics: Sequence[str] | None = None,
-        partitions: Sequence[int] | None = None,
+        topics: Names | None = None,
+        partitions: Numbers | None = None,
         start_offset: int | None = None,
         stop_offset: int | None = None,
         start_time: Time | None = None,
@@ -86,7 +84,8 @@ class Logs:
     ) -> pa.RecordBatchReader:
         """A table as a stream of Arrow batches.
 
-        Offsets and times (milliseconds, or aware datetimes) are half-open ranges of records; `batches` takes the offsets.
+        One name or number stands for a list of it. Offsets and times are half-open ranges of records; `batches` takes the
+        offsets. A time is milliseconds since 1970, a datetime, a date, or ISO 8601; one without a time zone is UTC.
         `isolation="read_committed"` leaves out aborted data and stops at the last stable offset.
         `on_damage`: "strict" raises at the first damage, after all records before it; "skip" leaves damaged batches out;
         "salvage" also finds its way behind a broken length. What is left out is in `report`, or in `self.report`.
@@ -95,8 +94,7 @@ class Logs:
         `skip_io_errors` (not with "strict") takes 4 KiB that the device cannot read as zeros: what lies there is damage.
         `threads`: how many windows are decoded at once; by default the cores of this process, at most 4.
         """
-        kind = find_table(table)
-        schema = kind.schema(columns)
+        schema = find_table(table).schema(several_names("columns", columns))
         options = _options(
             schema,
             _range(start_offset, stop_offset, start_time, stop_time),
@@ -120,8 +118,8 @@ class Logs:
     def check(
         self,
         *,
-        topics: Sequence[str] | None = None,
-        partitions: Sequence[int] | None = None,
+        topics: Names | None = None,
+        partitions: Numbers | None = None,
         options: ReadOptions | None = None,
         report: ReadReport | None = None,
     ) -> Iterator[Finding | None]:
@@ -146,7 +144,7 @@ class Logs:
 
     def follow(
         self,
-        columns: Sequence[str] | None = None,
+        columns: Names | None = None,
         *,
         poll_seconds: float = 0.5,
         stop: Callable[[], bool] | None = None,
@@ -159,7 +157,7 @@ class Logs:
         belongs to one partition. New segments are taken up as they appear; a write under way is waited for, and with
         `isolation="read_committed"` an open transaction is. What is there when `stop()` turns true still comes.
         """
-        schema = find_table("records").schema(columns)
+        schema = find_table("records").schema(several_names("columns", columns))
         chosen = self.choose(choices.pop("topics", None), choices.pop("partitions", None))
         record_range = _range(*(choices.pop(name, None) for name in ("start_offset", "stop_offset", "start_time", "stop_time")))
         report = choices.pop("report", None)
@@ -176,8 +174,9 @@ class Logs:
             start_offsets or {},
         )
 
-    def choose(self, topics: Sequence[str] | None, numbers: Sequence[int] | None) -> list[Partition]:
+    def choose(self, topics: Names | None, numbers: Numbers | None) -> list[Partition]:
         """The partitions to read: all that live, or the only one at this path whatever its state."""
+        topics, numbers = several_names("topics", topics), several_numbers("partitions", numbers)
         alone = len(self.partitions) == 1
         chosen = [partition for partition in self.partitions if alone or not partition.state]
         for topic in topics or ():
@@ -259,26 +258,16 @@ def _options(
 
 def _range(start_offset: int | None, stop_offset: int | None, start_time: Time | None, stop_time: Time | None) -> RecordRange:
     return RecordRange(
-        LOWEST if start_offset is None else _int64(start_offset),
-        HIGHEST if stop_offset is None else _int64(stop_offset),
-        LOWEST if start_time is None else _int64(_milliseconds(start_time)),
-        HIGHEST if stop_time is None else _int64(_milliseconds(stop_time)),
+        LOWEST if start_offset is None else _int64(whole_number("start_offset", start_offset)),
+        HIGHEST if stop_offset is None else _int64(whole_number("stop_offset", stop_offset)),
+        LOWEST if start_time is None else _int64(milliseconds("start_time", start_time)),
+        HIGHEST if stop_time is None else _int64(milliseconds("stop_time", stop_time)),
     )
 
 
 def _int64(bound: int) -> int:
     """A bound that 64 bits can hold and one less, too; nothing is stored beyond them."""
     return min(max(bound, LOWEST + 1), HIGHEST)
-
-
-def _milliseconds(time: Time) -> int:
-    if isinstance(time, datetime):
-        if time.tzinfo is None:
-            raise UsageError(
-                f"{time!r} has no time zone; give one, for example {time.isoformat()}+00:00, or milliseconds since 1970"
-            )
-        return (time - EPOCH) // timedelta(milliseconds=1)
-    return time
 
 
 def _allowed(name: str, value: str, allowed: Sequence[str]) -> str:

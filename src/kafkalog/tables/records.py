@@ -14,6 +14,10 @@ from kafkalog.segment.constant import Constants
 
 from .schemas import record_batch
 
+# More than a window usually has. A batch on the disk can hold 38 million records within the limits, and what is made of them here
+# and by those who read it takes many times the memory of the records themselves.
+BATCH_ROWS = 1 << 18
+
 
 def record_batches(
     partitions: Iterable[Partition], schema: pa.Schema, options: ReadOptions, report: ReadReport
@@ -29,17 +33,20 @@ def iter_record_batches(
     """The same, each with the offset behind its last record."""
     constants = Constants()
     for found in read_records(partitions, options, report):
-        arrays = [_column(found, name, constants) for name in schema.names]
-        yield record_batch(arrays, schema, found.stop - found.start), int(found.columns.offsets[found.stop - 1]) + 1
+        for start in range(found.start, found.stop, BATCH_ROWS):
+            stop = min(start + BATCH_ROWS, found.stop)
+            arrays = [_column(found, name, constants, start, stop) for name in schema.names]
+            yield record_batch(arrays, schema, stop - start), int(found.columns.offsets[stop - 1]) + 1
+            del arrays
+        del found  # or these records would be in memory beside the next ones
 
 
-def _column(found: RecordSlice, name: str, constants: Constants) -> pa.Array:
-    rows = found.stop - found.start
+def _column(found: RecordSlice, name: str, constants: Constants, start: int, stop: int) -> pa.Array:
+    rows = stop - start
     if name == "topic":
         return constants.array(path_text(found.partition.topic), pa.string(), rows)
     if name == "partition":
         return constants.array(found.partition.partition, pa.int32(), rows)
     if name == "file":
         return constants.array(path_text(found.columns.window.file), pa.string(), rows)
-    column = found.columns.column(name, constants)
-    return column if rows == found.columns.rows else column.slice(found.start, rows)
+    return found.columns.column(name, constants, start, stop)

@@ -28,22 +28,33 @@ from kafkalog.log.report import ReadReport
 from kafkalog.segment.build import IndexBuilder
 from kafkalog.segment.recode import COMPRESSED_ANEW, ENCODED_ANEW, KEPT, Recoder, Recoding
 from kafkalog.segment.windows import SegmentWalk, WindowBuffers
-from kafkalog.storage.fs import Fs, LocalFs
+from kafkalog.storage.fs import Buffer, Fs, LocalFs
 from kafkalog.storage.local import LocalStore
-from kafkalog.storage.publish import StagedFolder, holds, sync_names
+from kafkalog.storage.publish import holds, sync_names
 
 from .in_place import NewCheckpoints, held, remove_marker, say_log_start
 from .loading import settle_interrupted
 from .maintenance import Place, partitions_for
-from .output import COPY_BYTES, MAX_LOG_BYTES, Comparison, Output, Progress, folder_name, output_folder
-from .partitions import PathLike, find_index_interval, listed_again, read_metadata
+from .output import COPY_BYTES, MAX_LOG_BYTES, Comparison, Output, Progress, folder_name, output_folder, staged_copy
+from .partitions import (
+    PathLike,
+    each_partition,
+    find_index_interval,
+    listed_again,
+    read_metadata,
+    require_listed,
+    require_real_folder,
+)
 
 HEADERS_AT_ONCE = (1 << 15) - 24
 
 
 @dataclass
 class ConvertResult:
-    """What became of one partition. Of `to_…` the plan is made before, from headers alone; the rest is counted on the way."""
+    """What became of one partition. Of `to_…` the plan is made before, from headers alone; the rest is counted on the way.
+
+    A dry run makes all of the new bytes and writes none, so that it meets what the work itself would meet.
+    """
 
     topic: str
     partition: int
@@ -76,10 +87,15 @@ def convert(
     limits: Limits | None = None,
 ) -> Iterator[ConvertResult]:
     """Convert the partitions at `path`. SegmentError at damage: out of place nothing is written then, in place no more."""
-    for partition in partitions_for(path, place):
+
+    def work(partition: Partition) -> ConvertResult:
         if partition.file is not None and place.in_place:
             raise UsageError(f"{partition.file}: give the partition's folder; its segments are converted together")
-        yield convert_partition(partition, place, recoding or Recoding(), index_interval_bytes, limits or Limits())
+        return convert_partition(
+            require_listed(partition), place, recoding or Recoding(), index_interval_bytes, limits or Limits()
+        )
+
+    yield from each_partition(partitions_for(path, place), work, place.on_failure)
 
 
 def convert_partition(
@@ -92,6 +108,8 @@ def convert_partition(
             raise UsageError(f"--out: {result.folder} is what is to be converted; choose another folder, or --in-place")
     elif isinstance(place.fs, LocalFs) and not isinstance(partition.store, LocalStore):
         raise UsageError(f"{partition.folder}: only local folders can be changed in place; give --out")
+    if place.in_place:
+        require_real_folder(place.fs, partition.folder)
     is_changed = place.in_place and not place.dry_run
     with held(place.fs, partition.folder) if is_changed else nullcontext():
         if is_changed:
@@ -100,10 +118,26 @@ def convert_partition(
         work = _Conversion(partition, recoding, limits, result, place.progress)
         work.interval = index_interval_bytes or find_index_interval(partition, limits)
         work.plan()
-        place.on_plan(result)
         if not place.dry_run:
+            place.on_plan(result)
             (work.change_in_place if place.in_place else work.write_folder)(place.fs)
+            return result
+        try:
+            (work.rehearse_in_place if place.in_place else work.rehearse)()
+        except SegmentError:
+            result.new_size = 0
+            place.on_plan(result)
+            raise
+        place.on_plan(result)
     return result
+
+
+class _Rehearsal:
+    """Where the files of a dry run go: they are made, and forgotten."""
+
+    def write(self, name: str, parts: Iterable[Buffer]) -> None:
+        for _ in parts:
+            """Each is made when it is asked for."""
 
 
 class _Block(NamedTuple):
@@ -204,7 +238,7 @@ class _Conversion:
             comparison.require_same()
             result.state = "already there"
             return
-        with StagedFolder(fs, result.folder) as staged:
+        with staged_copy(fs, result.folder, self.partition) as staged:
             self._write(staged)
             checkpoints = NewCheckpoints(fs, os.path.dirname(result.folder), self.partition.topic, self.partition.partition)
             say_log_start(checkpoints, self.partition)
@@ -228,7 +262,23 @@ class _Conversion:
         for name, content in files.items():
             output.write(name, [content])
 
+    def rehearse(self) -> None:
+        """All that `write_folder` does, but for writing."""
+        self._write(_Rehearsal())
+
     # in place
+
+    def rehearse_in_place(self) -> None:
+        """All that `change_in_place` does, but for writing."""
+        for segment in self.partition.segments:
+            if self._changes(segment):
+                _Rehearsal().write("log", _indexed(IndexBuilder(segment.base_offset, self.interval), self._blocks(segment)))
+                self.result.changed_segments += 1
+            else:
+                self.result.new_size += segment.log.size
+
+    def _changes(self, segment: Segment) -> bool:
+        return any((self.recoding.actions(fields) != KEPT).any() for fields in self._headers(segment))
 
     def change_in_place(self, fs: Fs) -> None:
         """Replace the segments that change; the caller holds the folder."""
@@ -238,7 +288,7 @@ class _Conversion:
             return
         remove_marker(fs, self.partition.folder)
         for segment in self.partition.segments:
-            if any((self.recoding.actions(fields) != KEPT).any() for fields in self._headers(segment)):
+            if self._changes(segment):
                 self._replace(fs, segment)
         if result.changed_segments:
             sync_names(fs, self.partition.folder)

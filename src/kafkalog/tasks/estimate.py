@@ -24,6 +24,7 @@ from kafkalog.format.varint import size_of_varint
 from kafkalog.kernels._jit import announce_compilation
 from kafkalog.segment.encode import MAX_INT32, encode_batches, encode_messages
 from kafkalog.storage import ByteSource, open_store
+from kafkalog.tables.choices import Names, several_names
 from kafkalog.tables.logs import open_logs
 
 from .json_records import read_json_records
@@ -72,7 +73,7 @@ class TurningPoint:
     other_bytes: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Estimation:
     """How large records are in every format and codec, with the additions behind it."""
 
@@ -83,6 +84,9 @@ class Estimation:
     sums: dict[str, tuple[Sum, ...]]
     turning_points: tuple[TurningPoint, ...]
     headers_dropped: int  # bytes of headers, which v0 and v1 do not have
+
+    def __repr__(self) -> str:
+        return f"Estimation({self.record_count} records: {self.about}; {len(self.sizes)} sizes)"
 
     def as_dict(self) -> dict[str, Any]:
         """The estimation as plain values, for JSON."""
@@ -259,6 +263,22 @@ def estimate_table(
         if codecs.codec_id(name) != codecs.NONE:
             sizes += _compressed(table, name, chosen)
     return _estimation(lengths, about, chosen, sizes)
+
+
+def estimate_source(
+    source: str | os.PathLike[str] | pa.Table,
+    limit: int | None = RECORD_LIMIT,
+    codec_names: Names | None = None,
+    batch_sizes: Sequence[int] | None = None,
+) -> Estimation:
+    """Sizes of the first records of a log, of a file of JSON lines, or of a table of records."""
+    names = several_names("codecs", codec_names)
+    if isinstance(source, pa.Table):
+        return estimate_table(source, "a table", codec_names=names, batch_sizes=batch_sizes)
+    path = os.fspath(source)
+    table = read_records(path, limit)
+    about = path + (f", the first {limit}" if table.num_rows == limit else "")
+    return estimate_table(table, about, codec_names=names, batch_sizes=batch_sizes)
 
 
 def read_records(path: str, limit: int | None = RECORD_LIMIT) -> pa.Table:

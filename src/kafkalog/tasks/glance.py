@@ -9,20 +9,19 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kafkalog import codecs
-from kafkalog.errors import CodecError, KafkaLogError, Limits, OutputFull, SegmentError, StorageError, TornTail
-from kafkalog.format import batch, message
+from kafkalog.errors import KafkaLogError, Limits, SegmentError, StorageError, TornTail
+from kafkalog.format import batch
 from kafkalog.format.names import MAX_OFFSET
 from kafkalog.kernels import scan
 from kafkalog.kernels.bytes import Ints
 from kafkalog.log.order import header_bases
 from kafkalog.log.partition import Partition, Segment
-from kafkalog.segment.decode import RecordDecoder, RecordRange
 from kafkalog.segment.seek import seek_position
-from kafkalog.segment.windows import SegmentWalk, WindowBuffers, explain_stop
+from kafkalog.segment.windows import SegmentWalk, explain_stop
 from kafkalog.storage.store import ByteSource
 
-SAMPLES = 3  # compressed entries of a partition that are decompressed for its ratio
-SAMPLE_BYTES = 1 << 20
+from .ratio import PLACES, Measured, is_end, measure_entries, measure_sample
+
 # A new index has room for a million entries and is read as a whole: below this share of the log's bytes it still pays.
 INDEX_SHARE = 16
 
@@ -46,6 +45,7 @@ class Found:
 
     problems: list[str] = field(default_factory=list)
     unreadable: bool = False
+    unread_files: set[str] = field(default_factory=set)
     end_offset: int | None = None
     first_timestamp_ms: int | None = None
     last_timestamp_ms: int | None = None
@@ -54,16 +54,11 @@ class Found:
     epochs: set[int] = field(default_factory=set)
     formats: dict[int, FormatShare] = field(default_factory=dict)
     tail_bytes: int = 0
-    samples: list[tuple[int, int]] = field(default_factory=list)  # stored and decompressed bytes
+    measured: Measured = field(default_factory=Measured)
 
     @property
     def codec_names(self) -> list[str]:
         return [codecs.NAMES[codec] if codec < len(codecs.NAMES) else f"codec {codec}" for codec in sorted(self.codec_ids)]
-
-    @property
-    def compression_ratio(self) -> float | None:
-        stored = sum(size for size, _ in self.samples)
-        return sum(size for _, size in self.samples) / stored if stored else None
 
     @property
     def batch_count(self) -> int:
@@ -99,29 +94,43 @@ class Found:
 @contextmanager
 def _opened(partition: Partition, segment: Segment, found: Found) -> Iterator[ByteSource | None]:
     """The open log, or None where storage would not give it; what goes wrong inside is a problem too."""
+    path = segment.log.path
+    if path in found.unread_files:
+        yield None
+        return
     try:
         source = partition.open_log(segment)
     except KafkaLogError as error:
-        _note(found, error)
+        _note(found, path, error)
         yield None
         return
     with source:
         try:
             yield source
         except KafkaLogError as error:
-            _note(found, error)
+            _note(found, path, error)
 
 
-def _note(found: Found, error: KafkaLogError) -> None:
+def _note(found: Found, path: str, error: KafkaLogError) -> None:
+    """A file that cannot be read is one problem, however often it is looked at."""
+    if isinstance(error, StorageError):
+        found.unreadable = True
+        found.unread_files.add(path)
     found.problems.append(str(error))
-    found.unreadable |= isinstance(error, StorageError)
 
 
 # A glance
 
 
-def glance_at(partition: Partition, limits: Limits, found: Found) -> None:
-    """The first entry of every segment, and the last one of the partition."""
+def glance_at(partition: Partition, limits: Limits, found: Found, places: int = PLACES) -> None:
+    """The first entry of every segment, the last one of the partition, and for its ratio those at some places."""
+    _see_ends(partition, limits, found)
+    if found.codec_ids - {codecs.NONE}:
+        found.measured = measure_sample(partition, lambda segment: _opened(partition, segment, found), limits, places)
+        found.problems += found.measured.problems
+
+
+def _see_ends(partition: Partition, limits: Limits, found: Found) -> None:
     firsts: list[Ints] = []
     for segment in partition.segments:
         if not segment.log.size:
@@ -150,7 +159,6 @@ def _first_entry(segment: Segment, source: ByteSource, limits: Limits, found: Fo
         if not segment.is_newest:  # the end of the newest is looked at anyway
             found.see_end(segment, None, explain_stop(source, 0, source.size, status, limits))
         return []
-    _sample(source, fields, limits, found)
     first = int(fields[scan.BASE_OFFSET, 0])
     if first < segment.base_offset:
         found.problems.append(f"{source.path}: begins with offset {first}, before the one in its name")
@@ -170,69 +178,45 @@ def _see_last(partition: Partition, segment: Segment, source: ByteSource, limits
     found.see_end(segment, int(last[scan.LAST_OFFSET, 0]) if last is not None else None, walk.problem)
 
 
-def _sample(source: ByteSource, fields: Ints, limits: Limits, found: Found) -> None:
-    """Decompress an entry to see how much it gains; one that does not decompress is a problem."""
-    codec, magic = int(fields[scan.ATTRIBUTES, 0]) & batch.CODEC_MASK, int(fields[scan.MAGIC, 0])
-    position, size = int(fields[scan.POSITION, 0]), int(fields[scan.SIZE, 0])
-    if not codec or len(found.samples) >= SAMPLES or size > SAMPLE_BYTES or (magic == 2 and not fields[scan.COUNT, 0]):
-        return
-    front = batch.HEADER_SIZE if magic == 2 else batch.LOG_OVERHEAD + (message.OVERHEAD_V1 if magic else message.OVERHEAD_V0)
-    payload = source.read(position, size)[front:]
-    try:
-        content = codecs.decompressed(codec, payload, magic=magic, limit=limits.decompressed_bytes)
-    except OutputFull:
-        return
-    except CodecError as error:
-        found.problems.append(f"{source.path} at byte {position}: codec: {error}")
-        return
-    found.samples.append((size, front + len(content)))
-
-
 # All headers
 
 
-def scan_all(partition: Partition, limits: Limits, found: Found) -> None:
-    """Every header of every segment; sets of v0 and v1, which do not say how many records they hold, are decompressed."""
-    decoder = RecordDecoder(RecordRange(), limits, frozenset({"offset"}), check_crcs=False, stop_at_problem=False)
+def scan_all(partition: Partition, limits: Limits, found: Found, *, measure: bool = True) -> None:
+    """Every header of every segment, and with `measure` what every entry decompresses to.
+
+    Sets of v0 and v1, which do not say how many records they hold, are decompressed in any case.
+    """
+    ends = []
     for segment in partition.segments:
         with _opened(partition, segment, found) as source:
-            if source is not None:
-                _scan_segment(segment, source, limits, decoder, found)
+            ends.append(source is not None and _scan_segment(segment, source, limits, found, measure=measure))
+    found.measured.is_whole = measure and all(ends)
+    found.problems += found.measured.problems
+    for magic, records in found.measured.set_records.items():
+        if magic in found.formats:
+            found.formats[magic] += FormatShare(records=records)
     if found.end_offset is None and partition.segments:
         found.end_offset = partition.start_offset
 
 
-def _scan_segment(segment: Segment, source: ByteSource, limits: Limits, decoder: RecordDecoder, found: Found) -> None:
+def _scan_segment(segment: Segment, source: ByteSource, limits: Limits, found: Found, *, measure: bool) -> bool:
+    """Whether all of it could be walked through."""
     walk = SegmentWalk(source, 0, source.size, limits)
     has_sets = False
     last = None
     for fields in walk.headers():
         found.see(fields)
-        _sample(source, fields[:, :1], limits, found)
         for magic in np.unique(fields[scan.MAGIC]).tolist():
             found.formats[magic] = found.formats.get(magic, FormatShare()) + _share(fields[:, fields[scan.MAGIC] == magic])
         has_sets |= bool((header_bases(fields) < 0).any())
         last = int(fields[scan.LAST_OFFSET].max())
-    if has_sets:
-        _count_sets(source, limits, decoder, found)
     found.see_end(segment, last, walk.problem)
+    if measure or has_sets:
+        measure_entries(source, 0, walk.position, limits, found.measured, sets_only=not measure)
+    return is_end(walk)
 
 
 def _share(fields: Ints) -> FormatShare:
     """Entries of one format; sets of v0 and v1 count as no record yet."""
     counts = np.where(fields[scan.MAGIC] == 2, np.maximum(fields[scan.COUNT], 0), header_bases(fields) >= 0)
     return FormatShare(int(fields[scan.SIZE].sum()), fields.shape[1], int(counts.sum()))
-
-
-def _count_sets(source: ByteSource, limits: Limits, decoder: RecordDecoder, found: Found) -> None:
-    """Add the records of compressed v0 and v1 sets."""
-    buffers = WindowBuffers()
-    for window in SegmentWalk(source, 0, source.size, limits).windows(buffers):
-        sets = np.flatnonzero(header_bases(window.fields) < 0)
-        magics = window.fields[scan.MAGIC, sets]
-        for magic in np.unique(magics).tolist():
-            decoded = decoder.decode(window, sets[magics == magic])
-            records = None if decoded.problems else sum(group.rows for group in decoded.groups)
-            found.formats[magic] += FormatShare(records=records)
-            found.problems.extend(str(problem.error) for problem in decoded.problems)
-        buffers.give_back(window)

@@ -12,7 +12,9 @@ from kafkalog.format.checkpoint import PartitionOffset, decode_offset_checkpoint
 from kafkalog.log.engine.checkpoints import CleanShutdownFlag
 from kafkalog.log.partition import Partition
 from kafkalog.storage.fs import Fs
-from kafkalog.storage.publish import replace_file, sync_names, writing
+from kafkalog.storage.owned import OwnedFs
+from kafkalog.storage.ownership import Pattern
+from kafkalog.storage.publish import replace_file, replaced_ownership, sync_names, writing
 
 LOG_DIRECTORY_FILES = (names.META_PROPERTIES, names.LOCK, *names.OFFSET_CHECKPOINTS)
 SMALL_FILE = 64 << 20
@@ -25,16 +27,28 @@ def is_log_directory(fs: Fs, folder: str) -> bool:
 
 @contextmanager
 def held(fs: Fs, folder: str) -> Iterator[None]:
-    """Hold the folder of a partition against brokers and against other writers; StorageError if one of them is there."""
+    """Hold the folder of a partition against brokers and against other writers; StorageError if one of them is there.
+
+    Also if what is made there would be of no use to the broker.
+    """
     log_directory = os.path.dirname(folder)
     with ExitStack() as held_locks:
+        fs.require_useful(folder)
         if is_log_directory(fs, log_directory):
+            fs.require_useful(log_directory)
             held_locks.enter_context(fs.broker_lock(log_directory))
         try:
             held_locks.enter_context(fs.lock(folder))
         except BlockingIOError as error:
             raise StorageError(f"{folder}: another kafkalog is writing here; wait for it") from error
         yield
+
+
+def like_its_log(fs: Fs, folder: str) -> Fs:
+    """`fs`, on which new files of a partition belong to the owner of its folder and have the mode of its newest log."""
+    logs = [name for name in fs.list(folder) if name.endswith(".log")] if fs.kind(folder) == "folder" else []
+    newest = replaced_ownership(fs, os.path.join(folder, logs[-1])) if logs else None
+    return fs if newest is None else OwnedFs(fs, Pattern.of_log(newest, fs.ownership(folder)))
 
 
 def was_shut_down(fs: Fs, folder: str) -> bool:

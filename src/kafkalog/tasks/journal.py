@@ -11,6 +11,7 @@ from typing import Any
 from kafkalog.errors import path_text
 from kafkalog.log.replicas import Lost
 from kafkalog.log.report import ReadReport
+from kafkalog.storage.beside import name_beside
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ def journal_files(result: SalvageResult) -> dict[str, list[bytes]]:
     lines = "".join(json.dumps(event) + "\n" for event in result.events())
     text = path_text("\n".join(describe(result)) + "\n")
     name = os.path.basename(result.folder)
-    return {f"{name}.salvage.jsonl": [lines.encode()], f"{name}.salvage.txt": [text.encode()]}
+    return {name_beside(name, ".salvage.jsonl"): [lines.encode()], name_beside(name, ".salvage.txt"): [text.encode()]}
 
 
 def describe(result: SalvageResult) -> list[str]:

@@ -17,19 +17,23 @@ from kafkalog.log.folders import find_partitions
 from kafkalog.log.partition import Partition
 from kafkalog.storage import open_store
 from kafkalog.storage.store import Store
+from kafkalog.tables.choices import Names, several_names
 
 from .glance import FormatShare, Found, glance_at, scan_all
+from .ratio import PLACES, places_for
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PartitionListing:
     """One partition. None is unknown; times are those of its first and last entries, or with `deep` of all.
 
-    `compression_ratio` compares some compressed entries with what they decompress to. `leftovers` are files on their way in or
-    out, `tail_bytes` the end of the newest segment that is no whole entry, which is no damage. `formats` is there with `deep`.
+    `compression_ratio` is what all entries would be without compression to what they are; with `deep` and for a small partition
+    it is exact, else estimated from entries at some places; None where no compressed entry was seen. `leftovers` are files on
+    their way in or out, `tail_bytes` the end of the newest segment that is no whole entry, which is no damage. `formats` is there
+    with `deep`.
     """
 
     topic: str
@@ -38,7 +42,8 @@ class PartitionListing:
     state: str = ""  # "", "delete", "future" or "stray"
     segment_count: int = 0
     size: int = 0  # of the .log files of live segments
-    disk_size: int = 0  # of all files
+    disk_size: int = 0  # what all files take on the disk, index files and leftovers too
+    apparent_size: int = 0  # of all files, as listings show it: far more where files are preallocated and sparse
     start_offset: int | None = None
     end_offset: int | None = None
     first_timestamp_ms: int | None = None
@@ -46,6 +51,7 @@ class PartitionListing:
     magics: tuple[int, ...] = ()
     codecs: tuple[str, ...] = ()
     compression_ratio: float | None = None
+    compression_ratio_exact: bool = False
     leader_epochs: tuple[int, ...] = ()
     batch_count: int | None = None
     record_count: int | None = None
@@ -54,6 +60,12 @@ class PartitionListing:
     tail_bytes: int = 0
     problems: tuple[str, ...] = ()
     unreadable: bool = False  # one of the problems is that storage would not give something
+
+    def __repr__(self) -> str:
+        told = {"state": self.state, "size": self.size, "start_offset": self.start_offset, "end_offset": self.end_offset}
+        facts = ", ".join(f"{name}={value!r}" for name, value in told.items() if value not in ("", None))
+        problems = f", {len(self.problems)} problems" if self.problems else ""
+        return f"PartitionListing({self.topic}-{self.partition}, {facts}{problems})"
 
     def as_dict(self) -> dict[str, Any]:
         """The partition as plain values, for JSON."""
@@ -80,6 +92,10 @@ class TopicListing:
     @property
     def size(self) -> int:
         return sum(found.size for found in self.partitions)
+
+    @property
+    def disk_size(self) -> int:
+        return sum(found.disk_size for found in self.partitions)
 
     @property
     def offset_count(self) -> int:
@@ -117,10 +133,15 @@ class TopicListing:
 
     @property
     def compression_ratio(self) -> float | None:
-        """Of the partitions, weighed by their bytes."""
-        known = [(found.compression_ratio, found.size) for found in self.partitions if found.compression_ratio is not None]
-        weight = sum(size for _, size in known)
-        return sum(ratio * size for ratio, size in known) / weight if weight else None
+        """Of the partitions, weighed by their bytes; one in which nothing compressed was seen counts as it is."""
+        if all(found.compression_ratio is None for found in self.partitions):
+            return None
+        ratios = [1.0 if found.compression_ratio is None else found.compression_ratio for found in self.partitions]
+        return sum(ratio * found.size for ratio, found in zip(ratios, self.partitions, strict=True)) / max(self.size, 1)
+
+    @property
+    def compression_ratio_exact(self) -> bool:
+        return all(found.compression_ratio_exact for found in self.partitions if found.size)
 
     @property
     def formats(self) -> dict[int, FormatShare]:
@@ -137,13 +158,28 @@ def _sum(numbers: Iterable[int | None]) -> int | None:
     return None if None in known else sum(number for number in known if number is not None)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Listing:
-    """Everything found at a path. `other_names` are files and folders that Kafka would not have made."""
+    """Everything found at a path. `other_names` are files and folders that neither Kafka nor kafkalog would have made.
+
+    `own_names` are kafkalog's: jobs of append, journals beside what it made, and work that was interrupted.
+    """
 
     path: str
     partitions: tuple[PartitionListing, ...]
     other_names: tuple[str, ...]
+    own_names: tuple[str, ...] = ()
+
+    def __iter__(self) -> Iterator[PartitionListing]:
+        return iter(self.partitions)
+
+    def __len__(self) -> int:
+        return len(self.partitions)
+
+    def __repr__(self) -> str:
+        live = [found for found in self.partitions if not found.state]
+        topics, size = len({found.topic for found in live}), sum(found.size for found in live)
+        return f"Listing({self.path!r}, {topics} topics, {len(live)} partitions, {size} bytes of logs)"
 
     @property
     def topics(self) -> list[TopicListing]:
@@ -159,6 +195,7 @@ class Listing:
             "path": self.path,
             "partitions": [found.as_dict() for found in self.partitions],
             "other_names": list(self.other_names),
+            "own_names": list(self.own_names),
         }
 
 
@@ -175,44 +212,55 @@ class LogDirectory:
         self.store, self.path = open_store(path, filesystem=filesystem)
         self.partitions = find_partitions(self.store, self.path)
 
-    def only(self, topics: Sequence[str]) -> None:
+    def only(self, topics: Names) -> None:
         """Keep only these topics."""
+        wanted = several_names("topics", topics) or []
         known = {found.topic for found in self.partitions}
-        for topic in topics:
+        for topic in wanted:
             if topic not in known:
                 raise UsageError(f"{self.path}: no topic {topic!r} here; there are: {', '.join(sorted(known))}")
-        self.partitions = [found for found in self.partitions if found.topic in topics]
+        self.partitions = [found for found in self.partitions if found.topic in wanted]
 
-    def listings(self, *, deep: bool = False, limits: Limits | None = None) -> Iterator[PartitionListing]:
-        """Each partition, looked into."""
+    def listings(
+        self, *, deep: bool = False, ratio: bool = True, limits: Limits | None = None
+    ) -> Iterator[PartitionListing]:
+        """Each partition, looked into; without `ratio` a deep look decompresses nothing that it need not."""
         announce_compilation()
+        places = places_for(len(self.partitions))
         for partition in self.partitions:
-            yield list_partition(partition, limits or Limits(), deep=deep)
+            yield list_partition(partition, limits or Limits(), deep=deep, ratio=ratio, places=places)
 
-    def other_names(self) -> tuple[str, ...]:
-        return tuple(_other_names(self.store, self.path, self.partitions))
+    def other_names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Names beside the partitions that say nothing to Kafka: those of others, and kafkalog's own."""
+        found = list(_other_names(self.store, self.path, self.partitions))
+        return tuple(name for name in found if not names.is_own_name(name)), tuple(filter(names.is_own_name, found))
 
 
 def list_logs(
     path: str | os.PathLike[str],
     *,
-    topics: Sequence[str] | None = None,
+    topics: Names | None = None,
     deep: bool = False,
     limits: Limits | None = None,
     filesystem: FileSystem | None = None,
 ) -> Listing:
-    """What is at `path`; with `deep`, all headers are read for counts, formats and codecs, else a few."""
+    """What is at `path`; with `deep`, everything is read for counts, formats, codecs and the ratio, else a few entries."""
     directory = LogDirectory(path, filesystem=filesystem)
     if topics is not None:
         directory.only(topics)
-    return Listing(directory.path, tuple(directory.listings(deep=deep, limits=limits)), directory.other_names())
+    return Listing(directory.path, tuple(directory.listings(deep=deep, limits=limits)), *directory.other_names())
 
 
-def list_partition(partition: Partition, limits: Limits, *, deep: bool) -> PartitionListing:
+def list_partition(
+    partition: Partition, limits: Limits, *, deep: bool, ratio: bool = True, places: int = PLACES
+) -> PartitionListing:
     """One partition, whatever state it is in."""
     found = Found(list(partition.problems), unreadable=bool(partition.problems))
     try:
-        (scan_all if deep else glance_at)(partition, limits, found)
+        if deep:
+            scan_all(partition, limits, found, measure=ratio)
+        else:
+            glance_at(partition, limits, found, places)
     except KafkaLogError as error:
         found.problems.append(str(error))
         found.unreadable |= isinstance(error, StorageError)
@@ -223,14 +271,16 @@ def list_partition(partition: Partition, limits: Limits, *, deep: bool) -> Parti
         partition.state,
         segment_count=len(partition.segments),
         size=partition.size,
-        disk_size=sum(stored.size for stored in partition.files),
+        disk_size=sum(stored.stored_size for stored in partition.files),
+        apparent_size=sum(stored.size for stored in partition.files),
         start_offset=partition.start_offset if partition.segments else None,
         end_offset=found.end_offset,
         first_timestamp_ms=found.first_timestamp_ms,
         last_timestamp_ms=found.last_timestamp_ms,
         magics=tuple(sorted(found.magics)),
         codecs=tuple(found.codec_names),
-        compression_ratio=found.compression_ratio,
+        compression_ratio=found.measured.ratio if ratio else None,
+        compression_ratio_exact=found.measured.is_whole,
         leader_epochs=tuple(sorted({start.epoch for start in partition.epochs} | found.epochs)),
         batch_count=found.batch_count if deep else None,
         record_count=found.record_count if deep else None,

@@ -7,7 +7,16 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from kafkalog.errors import CorruptBatch, InvalidNumber, Limits, LogRefusal, LogStorageFailure, StorageError, UsageError
+from kafkalog.errors import (
+    CorruptBatch,
+    CorruptRecord,
+    InvalidNumber,
+    Limits,
+    LogRefusal,
+    LogStorageFailure,
+    StorageError,
+    UsageError,
+)
 from kafkalog.format import names
 from kafkalog.kernels.resync import ResyncBounds, find_next_entry
 from kafkalog.log.engine.config import LogConfig
@@ -16,10 +25,15 @@ from kafkalog.log.engine.log_segment import LogSegment
 from kafkalog.log.engine.partition_log import PartitionLog
 from kafkalog.log.engine.schedule import ManualClock, Schedule
 from kafkalog.log.engine.segment_files import SegmentFiles
+from kafkalog.log.folders import find_partitions
+from kafkalog.log.report import Dropped, ReadReport
+from kafkalog.log.verified import VerifiedSegment
 from kafkalog.storage.fs import Fs
+from kafkalog.storage.local import LocalStore
 from kafkalog.storage.overlay import OverlayFs
+from kafkalog.storage.publish import writing
 
-from .in_place import Checkpoints, remove_marker, was_shut_down
+from .in_place import Checkpoints, like_its_log, remove_marker, was_shut_down
 
 INTERRUPTED = (".cleaned", ".swap")
 
@@ -48,11 +62,17 @@ class LogOpening:
 
     @contextmanager
     def opened(self, fs: Fs, folder: str) -> Iterator[PartitionLog]:
-        """The log as long as it is needed; StorageError if the disk fails."""
+        """The log as long as it is needed; StorageError if the disk fails, CorruptBatch where damage is met."""
         logs: list[PartitionLog] = []
-        with told_as_storage_errors(lambda: (log.guard.failure for log in logs)), self.open(fs, folder) as log:
-            logs.append(log)
-            yield log
+        try:
+            with told_as_storage_errors(lambda: (log.guard.failure for log in logs)), self.open(fs, folder) as log:
+                logs.append(log)
+                yield log
+        except CorruptRecord as refusal:
+            found = find_damage(folder)
+            if found is None:
+                found = Dropped(folder, -1, -1, "record-structure", -1, -1, "")
+            raise damage_error(found, f"the log ended there: {refusal}") from refusal
 
     def open(self, fs: Fs, folder: str) -> PartitionLog:
         """The log, all of which counts as committed: no other replica is asked."""
@@ -103,7 +123,7 @@ class Cut:
 
 def find_cut(fs: Fs, folder: str, log: PartitionLog) -> Cut:
     """What `log`, loaded on an overlay or a copy, has less than the segments that `fs` has in `folder`."""
-    stored = _stored_sizes(fs, folder)
+    stored = stored_sizes(fs, folder)
     left = {segment.base_offset: segment.size for segment in log.segments}
     less = [base for base, size in stored.items() if left.get(base, 0) < size]
     if not less:
@@ -114,7 +134,8 @@ def find_cut(fs: Fs, folder: str, log: PartitionLog) -> Cut:
     return Cut(size, less[0], position, behind, None if left.keys() & stored.keys() else min(left))
 
 
-def _stored_sizes(fs: Fs, folder: str) -> dict[int, int]:
+def stored_sizes(fs: Fs, folder: str) -> dict[int, int]:
+    """The sizes of the segments in a folder by their base offsets, in order; StorageError if one is a link."""
     parsed = (names.parse_file_name(name) for name in fs.list(folder))
     bases = sorted(name.base_offset for name in parsed if name is not None and name.kind == "log" and not name.suffix)
     paths = {base: os.path.join(folder, names.segment_file_name(base)) for base in bases}
@@ -147,7 +168,40 @@ def require_no_loss(fs: Fs, folder: str, cut: Cut) -> None:
     if loses_batches(fs, folder, cut):
         path = os.path.join(folder, names.segment_file_name(cut.base_offset))
         detail = "a broker would cut the log there: `kafkalog salvage` keeps what follows, `kafkalog recover` cuts it off"
-        raise CorruptBatch("crc", file=path, position=cut.position, detail=detail)
+        found = find_damage(folder, cut.base_offset, cut.position) or Dropped(path, cut.position, -1, "crc", -1, -1, "")
+        raise damage_error(found, detail)
+
+
+def find_damage(folder: str, base_offset: int = 0, position: int = 0) -> Dropped | None:
+    """The first damage of a local log at or after a position, as a read would tell it; None if a read finds none."""
+    try:
+        partitions = find_partitions(LocalStore(folder), folder) if os.path.isdir(folder) else []
+        for partition in partitions:
+            for segment in partition.segments:
+                if segment.base_offset < base_offset:
+                    continue
+                report = ReadReport()
+                for _ in VerifiedSegment(partition, segment, Limits(), report, unverified=False).runs():
+                    """Only what is dropped is wanted."""
+                first = position if segment.base_offset == base_offset else 0
+                if found := [dropped for dropped in report.dropped if dropped.position >= first]:
+                    return found[0]
+    except StorageError:
+        return None
+    return None
+
+
+def damage_error(found: Dropped, detail: str) -> CorruptBatch:
+    """The error for damage that was found."""
+    return CorruptBatch(
+        found.reason,
+        file=found.file,
+        position=found.position,
+        length=found.length,
+        base_offset=found.base_offset,
+        last_offset=found.last_offset,
+        detail=detail,
+    )
 
 
 def _is_interrupted(fs: Fs, folder: str) -> bool:
@@ -179,26 +233,40 @@ def settle_interrupted(fs: Fs, folder: str, config: LogConfig, now_ms: int) -> N
     opening = opening_in_place(fs, folder, config, now_ms)
     require_loadable(fs, folder, opening)
     remove_marker(fs, folder)
-    with opening.opened(fs, folder):
+    with opening.opened(like_its_log(fs, folder), folder):
         """Opening it does that."""
 
 
 @contextmanager
-def told_as_storage_errors(failures: Callable[[], Iterable[OSError | None]] = lambda: ()) -> Iterator[None]:
+def told_as_storage_errors(
+    failures: Callable[[], Iterable[OSError | None]] = lambda: (), way_on: Callable[[], str] = lambda: ""
+) -> Iterator[None]:
     """A failing disk under the engine is told as one under any other command; what the log refuses stays a LogRefusal.
 
-    `failures` are those that logs remember: after one they do nothing more.
+    `failures` are those that logs remember: after one they do nothing more. `way_on` says what to do then.
     """
     try:
         yield
     except (LogStorageFailure, InvalidNumber) as refusal:
-        failure = StorageError(str(refusal))
-        causes = (refusal.__cause__, *failures())
-        failure.errno = next((cause.errno for cause in causes if isinstance(cause, OSError)), None)
-        raise failure from refusal
+        causes = [cause for cause in (refusal.__cause__, *failures()) if isinstance(cause, OSError)]
+        raise _storage_error(str(refusal), causes[0] if causes else None, way_on()) from refusal
     except (LogRefusal, StorageError):
         raise
     except OSError as error:
-        failure = StorageError(f"{error.filename or 'the log'}: {error.strerror or error}")
-        failure.errno = error.errno
-        raise failure from error
+        raise _storage_error(f"{error.filename or 'the log'}: {error.strerror or error}", error, way_on()) from error
+
+
+def _storage_error(told: str, cause: OSError | None, way_on: str) -> StorageError:
+    """`told` without the number of the error, and with what can be done about it."""
+    if cause is None or not cause.errno:
+        return StorageError(told + way_on)
+    reason = os.strerror(cause.errno)
+    what = told.removesuffix(f": {cause}").removesuffix(f": {reason}")
+    path, _, action = what.partition(": ")
+    try:
+        with writing(path, action or "cannot be read or written"):
+            raise cause
+    except StorageError as failure:
+        told_so = StorageError(f"{failure}{way_on}", file=path)
+        told_so.errno = cause.errno
+        return told_so

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
@@ -19,12 +19,24 @@ from kafkalog.log.engine.config import LogConfig
 from kafkalog.log.engine.partition_log import PartitionLog
 from kafkalog.log.engine.schedule import SystemClock
 from kafkalog.log.partition import Partition
+from kafkalog.log.replicas import Lost
+from kafkalog.storage.beside import path_beside
 from kafkalog.storage.fs import Fs, LocalFs
 from kafkalog.storage.local import LocalStore
 from kafkalog.storage.overlay import OverlayFs
-from kafkalog.storage.publish import StagedFolder, publish_files, writing
+from kafkalog.storage.publish import publish_files, writing
+from kafkalog.tables.choices import Names, Numbers
 
-from .in_place import Checkpoints, NewCheckpoints, drop_segments, held, is_log_directory, remove_marker, say_log_start
+from .in_place import (
+    Checkpoints,
+    NewCheckpoints,
+    drop_segments,
+    held,
+    is_log_directory,
+    like_its_log,
+    remove_marker,
+    say_log_start,
+)
 from .loading import (
     INTERRUPTED,
     LogOpening,
@@ -34,9 +46,19 @@ from .loading import (
     require_no_loss,
     settle_interrupted,
     settled_view,
+    stored_sizes,
 )
-from .output import COPY_BYTES, Progress, folder_name, output_folder
-from .partitions import PathLike, asked_partitions, chosen_partitions, require_listed
+from .losses import Loss, find_damaged_loss, find_loss
+from .output import COPY_BYTES, Progress, folder_name, output_folder, staged_copy
+from .partitions import (
+    OnFailure,
+    PathLike,
+    asked_partitions,
+    chosen_partitions,
+    each_partition,
+    require_listed,
+    require_real_folder,
+)
 
 DELETED = "deleted"
 
@@ -59,7 +81,8 @@ class LogState:
 class MaintenanceResult:
     """What became of one partition; in a dry run, what would. `after` is None where only the work itself can tell.
 
-    `state` is "written", "already there" (an earlier run did it, or there is nothing to do) or "not written".
+    `state` is "written", "already there" (an earlier run did it, or there is nothing to do) or "not written". `loss` is what
+    goes, if records do.
     """
 
     command: str
@@ -69,8 +92,9 @@ class MaintenanceResult:
     before: LogState | None = None
     after: LogState | None = None
     details: dict[str, Any] = field(default_factory=dict)
-    cut_bytes: int = 0  # behind the last whole batch: a write that a crash interrupted
+    cut_bytes: int = 0  # after the last whole batch: a write that a crash interrupted
     state: str = "not written"
+    loss: Loss | None = None
 
 
 class Operation(Protocol):
@@ -117,18 +141,21 @@ class Operation(Protocol):
 class Place:
     """Where a change is made: in place, or as a copy below `out`. `now_ms` stands for the time all along; None: now.
 
-    `on_plan` is told what will be done before it is done, `progress` how many more bytes are done.
+    `on_plan` gets what will be done before it is done, `progress` how many more bytes are done. `may_lose` is asked before
+    records go in place. With `on_failure` a partition that cannot be changed is reported to it, and the others have their turn.
     """
 
     out: PathLike | None = None
     in_place: bool = False
     dry_run: bool = False
     now_ms: int | None = None
-    topics: Sequence[str] | None = None
-    partitions: Sequence[int] | None = None
+    topics: Names | None = None
+    partitions: Numbers | None = None
     fs: Fs = field(default_factory=LocalFs)
     progress: Progress = lambda size: None
     on_plan: Callable[[Any], None] = lambda result: None
+    may_lose: Callable[[MaintenanceResult], bool] = lambda result: True
+    on_failure: OnFailure | None = None
 
     def __post_init__(self) -> None:
         if (self.out is None) != self.in_place:
@@ -138,19 +165,30 @@ class Place:
 def partitions_for(path: PathLike, place: Place) -> list[Partition]:
     """The partitions at `path` that were asked for; in place, with what a crash interrupted there brought to an end."""
     if place.in_place and not place.dry_run:
-        for partition in asked_partitions(path, place.topics, place.partitions):
-            is_interrupted = any(stored.path.endswith(INTERRUPTED) for stored in partition.leftovers)
-            if is_interrupted and isinstance(partition.store, LocalStore):
-                with held(place.fs, partition.folder):
-                    settle_interrupted(place.fs, partition.folder, LogConfig(), SystemClock().now_ms())
-    return [require_listed(partition) for partition in chosen_partitions(path, place.topics, place.partitions)]
+        asked = asked_partitions(path, place.topics, place.partitions)
+        for _ in each_partition(asked, lambda partition: _settle(partition, place), place.on_failure):
+            """What cannot be settled is reported, here and once more when its turn comes."""
+    return chosen_partitions(path, place.topics, place.partitions)
+
+
+def _settle(partition: Partition, place: Place) -> None:
+    is_interrupted = any(stored.path.endswith(INTERRUPTED) for stored in partition.leftovers)
+    if is_interrupted and isinstance(partition.store, LocalStore):
+        require_real_folder(place.fs, partition.folder)
+        with held(place.fs, partition.folder):
+            settle_interrupted(place.fs, partition.folder, LogConfig(), SystemClock().now_ms())
 
 
 def maintain(path: PathLike, operation: Operation, place: Place, config: Mapping[str, str]) -> Iterator[MaintenanceResult]:
     """Do this to the partitions at `path`, under these of Kafka's settings."""
+    LogConfig.of(config)  # what is wrong with it is wrong for all
     now_ms = SystemClock().now_ms() if place.now_ms is None else place.now_ms
-    for partition in partitions_for(path, place):
-        yield maintain_partition(partition, operation, replace(place, now_ms=now_ms), config)
+    timed = replace(place, now_ms=now_ms)
+
+    def work(partition: Partition) -> MaintenanceResult:
+        return maintain_partition(require_listed(partition), operation, timed, config)
+
+    yield from each_partition(partitions_for(path, place), work, place.on_failure)
 
 
 def maintain_partition(
@@ -169,13 +207,18 @@ def maintain_partition(
             if place.dry_run:
                 return planned
         return work.write_copy(output_folder(place.out))
+    require_real_folder(place.fs, partition.folder)
     with nullcontext() if place.dry_run else held(place.fs, partition.folder):
         planned = work.plan()
         place.on_plan(planned)
-        return planned if place.dry_run else work.change_in_place(planned)
+        if place.dry_run or (planned.loss is not None and not place.may_lose(planned)):
+            return planned
+        return work.change_in_place(planned)
 
 
 class _Maintenance:
+    planned: MaintenanceResult | None = None
+
     def __init__(self, partition: Partition, operation: Operation, place: Place, config: Mapping[str, str]) -> None:
         assert place.now_ms is not None
         self.partition = partition
@@ -204,15 +247,38 @@ class _Maintenance:
         return replace(opening, recovery_point=recovery_point, clean=opening.clean and not is_recovery)
 
     def _find_cut(self, result: MaintenanceResult, opening: LogOpening, fs: Fs, folder: str) -> list[int]:
-        """Note what opening the log cuts off; the segments behind that, which have to go too."""
+        """Note what opening the log cuts off; the segments after that, which have to go too."""
         with opening.opened(OverlayFs(fs), folder) as log:
             cut = find_cut(fs, folder, log)
         if not self.operation.is_recovery:
             require_no_loss(fs, folder, cut)
         result.cut_bytes = cut.size
         result.details["cut_segments"] = cut.behind
-        result.details["loses_batches"] = self.operation.is_recovery and loses_batches(fs, folder, cut)
+        is_loss = self.operation.is_recovery and loses_batches(fs, folder, cut)
+        result.details["loses_batches"] = is_loss
+        if is_loss:
+            result.details["cut_at"] = [names.segment_file_name(cut.base_offset), cut.position]
         return cut.behind
+
+    def _tell_loss(self, result: MaintenanceResult, fs: Fs, folder: str) -> None:
+        """Note which records go, and, of a recovery, what was there before opening the log cut it."""
+        assert result.before is not None
+        after = result.after
+        if result.details["loses_batches"]:
+            assert after is not None
+            result.loss = find_damaged_loss(self.partition, after.end_offset, result.cut_bytes)
+            sizes = stored_sizes(fs, folder)
+            end = max(result.before.end_offset, result.loss.last_offset + 1)
+            result.before = LogState(result.before.start_offset, end, len(sizes), sum(sizes.values()))
+        elif after is not None and after.end_offset < result.before.end_offset:
+            size = result.before.size - after.size
+            result.loss = find_loss(self.partition, after.end_offset, result.before.end_offset, size)
+            asked = result.details.get("asked_offset")
+            if asked is not None and not find_loss(self.partition, after.end_offset, asked, 0).records:
+                del result.details["asked_offset"]  # a gap that compaction left: nothing goes that should stay
+        elif after is not None and after.start_offset > result.before.start_offset:
+            size = result.before.size - after.size
+            result.loss = find_loss(self.partition, result.before.start_offset, after.start_offset, size)
 
     # in place
 
@@ -220,6 +286,8 @@ class _Maintenance:
         """What would become of the log, or of a copy of it, told from a run that changes nothing."""
         result = self._result()
         folder = self.partition.folder
+        if of_copy and isinstance(self.fs, LocalFs):
+            folder = os.path.realpath(folder)  # what is only read may be a link
         opening = self._copy_opening() if of_copy else self._opening()
         view = settled_view(self.fs, folder, opening)
         overlay = OverlayFs(view)
@@ -229,8 +297,10 @@ class _Maintenance:
             result.before = LogState.of(log)
             result.details |= self.operation.plan(log, checkpoints)
             result.after = LogState.of(log) if self.operation.is_planned_whole else None
+        self._tell_loss(result, view, folder)
         if self.operation.is_recovery:
             result.details["changed_files"] = [os.path.basename(path) for path in overlay.changes()]
+        self.planned = result
         return result
 
     def change_in_place(self, planned: MaintenanceResult) -> MaintenanceResult:
@@ -241,13 +311,14 @@ class _Maintenance:
         folder = self.partition.folder
         log_directory = os.path.dirname(folder)
         result = self._result()
+        log_fs = like_its_log(self.fs, folder)
         checkpoints = self._checkpoints(self.fs, log_directory)
         clean = self._opening().clean
         remove_marker(self.fs, folder)
         drop_segments(self.fs, folder, planned.details["cut_segments"])
         self.operation.prepare(planned, checkpoints, self.fs, folder)
-        with replace(self._opening(), clean=clean).opened(self.fs, folder) as log:
-            result.before, result.cut_bytes = planned.before, planned.cut_bytes
+        with replace(self._opening(), clean=clean).opened(log_fs, folder) as log:
+            result.before, result.cut_bytes, result.loss = planned.before, planned.cut_bytes, planned.loss
             result.details = planned.details | self.operation.run(log, checkpoints, self.progress)
             result.after = LogState.of(log)
         if is_log_directory(self.fs, log_directory):
@@ -262,11 +333,11 @@ class _Maintenance:
         result.folder = os.path.join(out, folder_name(self.partition))
         if os.path.realpath(result.folder) == os.path.realpath(self.partition.folder):
             raise UsageError(f"--out: {result.folder} is the partition itself; choose another folder, or --in-place")
-        journal = _Journal(self.fs, f"{result.folder}.{self.operation.name}.json", self._job())
+        journal = _Journal(self.fs, path_beside(result.folder, f".{self.operation.name}.json"), self._job())
         if self.fs.kind(result.folder) != "missing":
             return journal.earlier(result)
-        with StagedFolder(self.fs, result.folder) as staged:
-            self._copy(staged.staging)
+        with staged_copy(self.fs, result.folder, self.partition) as staged:
+            self._copy(staged.unsynced, staged.staging)
             checkpoints = self._new_checkpoints(self.fs, out)
             opening = self._copy_opening()
             view = settled_view(self.fs, staged.staging, opening)
@@ -275,8 +346,11 @@ class _Maintenance:
                 result.before = LogState.of(log)
                 result.details |= self.operation.run(log, checkpoints, self.progress)
                 result.after = LogState.of(log)
+            if self.planned is not None and self.planned.loss is not None:
+                result.before, result.loss = self.planned.before, self.planned.loss
             result.state = "written"
             say_log_start(checkpoints, self.partition)
+            assert result.before is not None
             if result.after.start_offset > result.before.start_offset:
                 checkpoints.set(names.LOG_START_CHECKPOINT, result.after.start_offset)
             checkpoints.keep()
@@ -290,13 +364,13 @@ class _Maintenance:
         start = partition.log_start_offset or 0
         return LogOpening(partition.topic, partition.partition, self.config, self.now_ms, log_start_offset=start)
 
-    def _copy(self, folder: str) -> None:
+    def _copy(self, fs: Fs, folder: str) -> None:
         """All files but those that are on their way out; what compaction left half-way is completed when the log is opened."""
         for stored in self.partition.files:
             if stored.suffix == DELETED:
                 continue
             with self.partition.store.open(stored.path) as source, writing(folder):
-                file = self.fs.create(os.path.join(folder, os.path.basename(stored.path)))
+                file = fs.create(os.path.join(folder, os.path.basename(stored.path)))
                 try:
                     for position in range(0, source.size, COPY_BYTES):
                         file.write(source.read(position, min(COPY_BYTES, source.size - position)))
@@ -332,6 +406,8 @@ class _Journal:
         for name in ("before", "after"):
             setattr(result, name, LogState(**stored[name]))
         result.details, result.cut_bytes, result.state = stored["details"], stored["cut_bytes"], "already there"
+        if (loss := stored.get("loss")) is not None:
+            result.loss = Loss(**{**loss, "damaged": [Lost(**each) for each in loss["damaged"]]})
         return result
 
     def _read(self) -> dict[str, Any] | None:

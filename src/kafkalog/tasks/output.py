@@ -9,8 +9,11 @@ from typing import Protocol
 from kafkalog.errors import UsageError
 from kafkalog.format import names
 from kafkalog.log.partition import Partition
-from kafkalog.storage.fs import Buffer, Fs
-from kafkalog.storage.publish import holds, writing
+from kafkalog.storage import local_path
+from kafkalog.storage.fs import Buffer, Fs, LocalFs
+from kafkalog.storage.local import LocalStore
+from kafkalog.storage.ownership import Pattern
+from kafkalog.storage.publish import StagedFolder, holds, replaced_ownership, writing
 
 from .partitions import PathLike
 
@@ -55,10 +58,17 @@ class Comparison:
 
 def output_folder(out: PathLike) -> str:
     """`out` as an absolute path; UsageError for a broker's log directory: it would not start over what a crash of ours leaves."""
-    folder = os.path.abspath(os.fsdecode(out))
+    folder = os.path.abspath(local_path(out))
     if os.path.exists(os.path.join(folder, names.META_PROPERTIES)):
         raise UsageError(f"--out {folder}: the log directory of a broker; write elsewhere, and move the complete partition there")
     return folder
+
+
+def staged_copy(fs: Fs, folder: str, partition: Partition) -> StagedFolder:
+    """The new folder of a copy of a partition. What is copied from an object store is as everything else that is made there."""
+    is_here = isinstance(partition.store, LocalStore) or not isinstance(fs, LocalFs)
+    log = replaced_ownership(fs, partition.segments[-1].log.path) if is_here and partition.segments else None
+    return StagedFolder(fs, folder, None if log is None else Pattern(log, fs.ownership(partition.folder)))
 
 
 def folder_name(partition: Partition) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from kafkalog.errors import KafkaLogError, Limits, NoLogs, StorageError, UsageError
 from kafkalog.format import names
@@ -16,33 +18,102 @@ from kafkalog.log.partition import SMALL_FILE, Partition, Segment
 from kafkalog.segment.build import DEFAULT_INTERVAL_BYTES, IntervalBounds
 from kafkalog.segment.windows import SegmentWalk
 from kafkalog.storage import open_store
+from kafkalog.storage.fs import Fs
+from kafkalog.tables.choices import Names, Numbers, several_names, several_numbers
 
 PathLike = str | os.PathLike[str]
+Result = TypeVar("Result")
+
+
+OnFailure = Callable[[Partition, KafkaLogError], None]
+# After these the other partitions would only fail the same way.
+HOPELESS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 def chosen_partitions(
-    path: PathLike, topics: Sequence[str] | None = None, numbers: Sequence[int] | None = None
+    path: PathLike, topics: Names | None = None, numbers: Numbers | None = None
 ) -> list[Partition]:
-    """The partitions at `path` that have segments; deleted, future and stray ones only if given by their own path."""
-    return _require_segments(asked_partitions(path, topics, numbers), os.fspath(path))
+    """The partitions at `path` that have segments; deleted, future and stray ones only if given by their own path.
+
+    One that storage would not show is among them, without segments but with `problems`, if there are others.
+    """
+    return chosen_from([path], topics, numbers)
 
 
-def asked_partitions(path: PathLike, topics: Sequence[str] | None, numbers: Sequence[int] | None) -> list[Partition]:
-    """The same, whether or not they have segments."""
+def chosen_from(
+    paths: Sequence[PathLike], topics: Names | None = None, numbers: Numbers | None = None
+) -> list[Partition]:
+    """The same of several paths; what is asked for has to be at one of them."""
+    found = [_live_partitions(path) for path in paths]
+    chosen = _chosen([partition for _, partitions in found for partition in partitions], found[0][0], topics, numbers)
+    return _require_segments(chosen, ", ".join(os.fspath(path) for path in paths))
+
+
+def asked_partitions(path: PathLike, topics: Names | None, numbers: Numbers | None) -> list[Partition]:
+    """Those of `chosen_partitions`, whether or not they have segments."""
+    place, found = _live_partitions(path)
+    return _chosen(found, place, topics, numbers)
+
+
+def _live_partitions(path: PathLike) -> tuple[str, list[Partition]]:
     store, place = open_store(path)
     found = find_partitions(store, place)
     alone = len(found) == 1 and found[0].folder == place
-    chosen = [
-        partition
-        for partition in found
-        if (alone or not partition.state)
-        and (not topics or partition.topic in topics)
-        and (not numbers or partition.partition in numbers)
-    ]
+    return place, [partition for partition in found if alone or not partition.state]
+
+
+def _chosen(found: Sequence[Partition], place: str, topics: Names | None, numbers: Numbers | None) -> list[Partition]:
+    """Those that were asked for; UsageError if one of the topics or numbers is not there, as a read says it."""
+    topics, numbers = several_names("topics", topics), several_numbers("partitions", numbers)
+    require_topics(found, place, topics)
+    chosen = [partition for partition in found if not topics or partition.topic in topics]
+    for number in numbers or ():
+        if number not in {partition.partition for partition in chosen}:
+            there = _listed(partition.partition for partition in chosen)
+            raise UsageError(f"{place}: no partition {number} here; there are: {there}")
+    chosen = [partition for partition in chosen if not numbers or partition.partition in numbers]
     if not chosen:
-        there = ", ".join(sorted({str(partition) for partition in found})[:10])
-        raise UsageError(f"{place}: no partition that was asked for; there are: {there}")
+        raise UsageError(f"{place}: only folders of deleted, future or stray partitions; give the path of one")
     return chosen
+
+
+def require_topics(found: Sequence[Partition], place: str, topics: Sequence[str] | None) -> None:
+    """UsageError if one of the topics is not there."""
+    for topic in topics or ():
+        if topic not in {partition.topic for partition in found}:
+            raise UsageError(f"{place}: no topic {topic!r} here; there are: {_listed(partition.topic for partition in found)}")
+
+
+def _listed(names: Iterable[str] | Iterable[int]) -> str:
+    there = sorted(set(names))  # type: ignore[type-var]
+    return ", ".join(map(str, there[:10])) + ("…" if len(there) > 10 else "") or "none"
+
+
+def each_partition(
+    partitions: Sequence[Partition], work: Callable[[Partition], Result], on_failure: OnFailure | None
+) -> Iterator[Result]:
+    """What becomes of each. One that cannot be worked on is reported to `on_failure`, and the others have their turn; without it,
+    and where all would fail for the same reason, the error is raised."""
+    for partition in partitions:
+        try:
+            result = work(partition)
+        except KafkaLogError as error:
+            is_hopeless = isinstance(error, OSError) and error.errno in HOPELESS
+            if on_failure is None or len(partitions) == 1 or is_hopeless:
+                raise
+            on_failure(partition, error)
+            continue
+        yield result
+
+
+def require_real_folder(fs: Fs, folder: str) -> None:
+    """UsageError for a link: checkpoints, the broker's lock and what is put aside lie beside the folder itself."""
+    if fs.kind(folder) == "other":
+        target = os.path.realpath(folder)
+        raise UsageError(
+            f"{folder}: a symbolic link to {target}; in place only a folder itself is changed, since locks and checkpoints lie "
+            "beside it: put the folder in the place of the link (mv), or mount it there (mount --bind)"
+        )
 
 
 def require_listed(partition: Partition) -> Partition:
@@ -60,13 +131,13 @@ def listed_again(partition: Partition) -> Partition:
 
 def _require_segments(partitions: Iterable[Partition], place: str) -> list[Partition]:
     whole = [with_finished_segments(partition, Limits()) for partition in partitions]
-    for partition in whole:
-        if not partition.segments:
-            require_listed(partition)
     filled = [partition for partition in whole if partition.segments]
+    unseen = [partition for partition in whole if not partition.segments and partition.problems]
+    if not filled and unseen:
+        require_listed(unseen[0])
     if not filled:
         raise NoLogs(f"{place}: no segment file (20 digits and .log) is left here", file=place)
-    return filled
+    return [partition for partition in whole if partition.segments or partition.problems]
 
 
 def replicas_by_partition(partitions: Iterable[Partition]) -> list[list[Partition]]:

@@ -7,7 +7,7 @@ the next broker looks at everything again. What was there stays beside as `<name
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -18,12 +18,22 @@ from kafkalog.log.rebuild import Files, RebuildOptions, rebuild
 from kafkalog.log.report import ReadReport
 from kafkalog.storage.fs import Fs, LocalFs
 from kafkalog.storage.local import LocalStore
-from kafkalog.storage.publish import StagedFolder, holds, replace_file, sync_names, writing
+from kafkalog.storage.publish import holds, replace_file, sync_names, writing
+from kafkalog.tables.choices import Names, Numbers
 
-from .in_place import held, remove_marker
+from .in_place import held, like_its_log, remove_marker
 from .loading import INTERRUPTED
-from .output import Comparison, Progress, folder_name, output_folder
-from .partitions import PathLike, chosen_partitions, find_index_interval, listed_again, require_listed
+from .output import Comparison, Progress, folder_name, output_folder, staged_copy
+from .partitions import (
+    OnFailure,
+    PathLike,
+    chosen_partitions,
+    each_partition,
+    find_index_interval,
+    listed_again,
+    require_listed,
+    require_real_folder,
+)
 
 
 @dataclass
@@ -58,26 +68,34 @@ def reindex(
     path: PathLike,
     options: ReindexOptions,
     *,
-    topics: Sequence[str] | None = None,
-    partitions: Sequence[int] | None = None,
+    topics: Names | None = None,
+    partitions: Numbers | None = None,
     fs: Fs | None = None,
     progress: Progress | None = None,
+    on_failure: OnFailure | None = None,
 ) -> Iterator[ReindexResult]:
-    """Rebuild what stands beside the logs of the partitions at `path`: in place, or without the logs below `options.out`."""
-    for partition in chosen_partitions(path, topics, partitions):
+    """Rebuild what stands beside the logs of the partitions at `path`: in place, or without the logs below `options.out`.
+
+    With `on_failure` a partition that cannot be worked on is reported to it, and the others have their turn.
+    """
+
+    def work(partition: Partition) -> ReindexResult:
         if partition.file is not None:
             raise UsageError(f"{partition.file}: give the partition's folder; its files are rebuilt together")
-        yield reindex_partition(require_listed(partition), options, fs or LocalFs(), progress)
+        return reindex_partition(require_listed(partition), options, fs or LocalFs(), progress)
+
+    return each_partition(chosen_partitions(path, topics, partitions), work, on_failure)
 
 
 def reindex_partition(partition: Partition, options: ReindexOptions, fs: Fs, progress: Progress | None = None) -> ReindexResult:
     if options.out is not None:
         result, files = _begin(partition, options, progress)
         result.folder = os.path.join(output_folder(options.out), folder_name(partition))
-        _write_folder(result, files, fs, options)
+        _write_folder(partition, result, files, fs, options)
         return result
     if isinstance(fs, LocalFs) and not isinstance(partition.store, LocalStore):
         raise UsageError(f"{partition.folder}: only local folders can be changed in place; give --out")
+    require_real_folder(fs, partition.folder)
     if options.dry_run:
         return _change_in_place(partition, fs, options, progress)
     with held(fs, partition.folder):
@@ -92,7 +110,9 @@ def _begin(partition: Partition, options: ReindexOptions, progress: Progress | N
     return result, rebuild(partition, broker, options.limits, result.report, progress)
 
 
-def _write_folder(result: ReindexResult, files: Iterator[Files], fs: Fs, options: ReindexOptions) -> None:
+def _write_folder(
+    partition: Partition, result: ReindexResult, files: Iterator[Files], fs: Fs, options: ReindexOptions
+) -> None:
     if options.dry_run:
         result.changed = [name for some in files for name in some]
         return
@@ -103,7 +123,7 @@ def _write_folder(result: ReindexResult, files: Iterator[Files], fs: Fs, options
         comparison.require_same()
         result.unchanged, result.state = sorted(comparison.seen), "already there"
         return
-    with StagedFolder(fs, result.folder) as staged:
+    with staged_copy(fs, result.folder, partition) as staged:
         for name, content in _each(files):
             staged.write(name, [content])
             result.changed.append(name)
@@ -136,7 +156,7 @@ class _Place:
         self.partition = partition
         self.folder = partition.folder
         self.result = result
-        self.fs = fs
+        self.fs = like_its_log(fs, partition.folder)
         self.options = options
         self.stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")  # names copies kept aside, decides nothing
         self.marker_removed = False

@@ -12,20 +12,31 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from kafkalog.errors import SegmentChanged, UsageError
+from kafkalog.errors import SegmentChanged, StorageError, UsageError
 from kafkalog.format import batch, names
 from kafkalog.kernels import scan
+from kafkalog.kernels.bytes import Ints
 from kafkalog.log.partition import Partition, Segment
 from kafkalog.log.rebuild import RebuildOptions, SideFileBuilder
 from kafkalog.log.replicas import Kept, Lost, MergeOptions, SalvagedLog, newest_first
 from kafkalog.segment.build import MAX_RELATIVE_OFFSET
 from kafkalog.storage.fs import Fs, LocalFs
-from kafkalog.storage.publish import StagedFolder, publish_files
+from kafkalog.storage.publish import publish_files
 from kafkalog.storage.store import ByteSource
+from kafkalog.tables.choices import Names, Numbers
 
 from .journal import SalvageResult, Taken, journal_files, note_taken
-from .output import COPY_BYTES, MAX_LOG_BYTES, Comparison, Nowhere, Output, Progress, folder_name, output_folder
-from .partitions import PathLike, chosen_partitions, find_index_interval, read_metadata, replicas_by_partition
+from .output import COPY_BYTES, MAX_LOG_BYTES, Comparison, Nowhere, Output, Progress, folder_name, output_folder, staged_copy
+from .partitions import (
+    OnFailure,
+    PathLike,
+    chosen_from,
+    each_partition,
+    find_index_interval,
+    read_metadata,
+    replicas_by_partition,
+    require_listed,
+)
 
 
 @dataclass(frozen=True)
@@ -38,22 +49,29 @@ class SalvageOptions:
 
 
 def salvage(
-    paths: Sequence[PathLike],
+    paths: PathLike | Sequence[PathLike],
     out: PathLike,
     options: SalvageOptions | None = None,
     *,
-    topics: Sequence[str] | None = None,
-    partitions: Sequence[int] | None = None,
+    topics: Names | None = None,
+    partitions: Numbers | None = None,
     fs: Fs | None = None,
     progress: Progress | None = None,
+    on_failure: OnFailure | None = None,
 ) -> Iterator[SalvageResult]:
-    """Salvage the partitions at `paths` into folders below `out`; those of one topic and number are replicas of each other."""
-    found = [partition for path in paths for partition in chosen_partitions(path, topics, partitions)]
-    groups = replicas_by_partition(found)
+    """Salvage the partitions at `paths` into folders below `out`; those of one topic and number are replicas of each other.
+
+    With `on_failure` one that cannot be salvaged is reported to it, and the others are salvaged all the same.
+    """
+    paths = [paths] if isinstance(paths, str | os.PathLike) else paths
+    groups = {id(group[0]): group for group in replicas_by_partition(chosen_from(paths, topics, partitions))}
     target = output_folder(out)
-    for group in groups:
-        folder = os.path.join(target, folder_name(group[0]))
-        yield salvage_partition(group, folder, options, fs=fs, progress=progress)
+
+    def work(first: Partition) -> SalvageResult:
+        folder = os.path.join(target, folder_name(first))
+        return salvage_partition(groups[id(first)], folder, options, fs=fs, progress=progress)
+
+    return each_partition([group[0] for group in groups.values()], work, on_failure)
 
 
 def salvage_partition(
@@ -68,7 +86,9 @@ def salvage_partition(
     options = options or SalvageOptions()
     fs = fs or LocalFs()
     _refuse_own_folder(replicas, folder)
-    work = _Salvage(newest_first(replicas, options.merge.limits), folder, options, progress)
+    shown = [replica for replica in replicas if replica.segments] or [require_listed(replica) for replica in replicas]
+    work = _Salvage(newest_first(shown, options.merge.limits), folder, options, progress)
+    work.result.report.unread += [problem for replica in replicas if not replica.segments for problem in replica.problems]
     if options.dry_run:
         return work.run(Nowhere())
     if fs.kind(folder) == "missing":
@@ -103,7 +123,7 @@ class _Salvage:
 
     def write(self, fs: Fs) -> SalvageResult:
         result = self.result
-        with StagedFolder(fs, result.folder) as staged:
+        with staged_copy(fs, result.folder, self.primary) as staged:
             self.run(staged)
             publish_files(fs, os.path.dirname(result.folder), journal_files(result))
             staged.publish()
@@ -116,6 +136,8 @@ class _Salvage:
         builder = SideFileBuilder(RebuildOptions(interval), epochs=self.primary.epochs)
         for segment in self.primary.segments:
             self._take_segment(segment, log, builder, output)
+        if self.result.report.unread and not self.result.kept_batches:  # an empty partition would look like a rescued one
+            raise StorageError(self.result.report.unread[0], file=self.primary.folder)
         metadata = next((content for replica in self.replicas if (content := read_metadata(replica)) is not None), None)
         for name, content in {**builder.finish(), **({names.PARTITION_METADATA: metadata} if metadata else {})}.items():
             output.write(name, [content])
@@ -152,18 +174,23 @@ class _Salvage:
             result.first_offset = piece.first_offset
         result.kept_batches += fields.shape[1]
         result.kept_bytes += size
-        old = fields[scan.MAGIC] < 2
-        if result.kept_records is not None:
-            control = ~old & (fields[scan.ATTRIBUTES] & batch.CONTROL != 0)
-            counts = np.where(old, 1, np.where(control, 0, fields[scan.COUNT]))
-            wrappers = old & (fields[scan.ATTRIBUTES] & batch.CODEC_MASK != 0)
-            result.kept_records = None if wrappers.any() else result.kept_records + int(counts.sum())
+        records = count_records(fields)
+        result.kept_records = None if result.kept_records is None or records is None else result.kept_records + records
         taken = Taken(piece.run.file, piece.run.start, size, piece.first_offset, piece.last_offset)
         if piece.filled:
             note_taken(result.filled, taken)
         if not piece.run.verified:
             note_taken(result.unverified, taken)
         self.progress(size)
+
+
+def count_records(fields: Ints) -> int | None:
+    """How many records entries have by their headers, without control records; None where compressed v0/v1 sets do not tell."""
+    old = fields[scan.MAGIC] < 2
+    if (old & (fields[scan.ATTRIBUTES] & batch.CODEC_MASK != 0)).any():
+        return None
+    control = ~old & (fields[scan.ATTRIBUTES] & batch.CONTROL != 0)
+    return int(np.where(old, 1, np.where(control, 0, fields[scan.COUNT])).sum())
 
 
 class _NewSegment:

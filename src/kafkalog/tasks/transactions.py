@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import CorruptBatch, KafkaLogError, Limits
 from kafkalog.kernels import scan
@@ -17,7 +18,11 @@ from kafkalog.log.reading import ReadOptions
 from kafkalog.log.report import ReadReport
 from kafkalog.log.transactions import Transaction
 from kafkalog.payloads import decode_transaction_state
-from kafkalog.tables.logs import Logs
+from kafkalog.tables.choices import Names, Numbers
+from kafkalog.tables.logs import Logs, open_logs
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
 
 STATES = ("open", "aborted", "committed")
 TRANSACTION_TOPIC = "__transaction_state"
@@ -34,7 +39,7 @@ class PartitionTransactions:
     start_offset: int
     end_offset: int
     last_stable_offset: int
-    transactions: tuple[Transaction, ...]
+    transactions: tuple[Transaction, ...] = field(repr=False)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -110,6 +115,50 @@ def read_transactions(
             end if first_open is None else first_open,
             tuple(sorted([*replay.finished, *replay.open.values()], key=lambda found: found.first_offset)),
         )
+
+
+@dataclass(frozen=True)
+class Transactions:
+    """The transactions of partitions, partition by partition, and what could not be followed.
+
+    `transactional_ids` has the names of producers by their ids, where partitions of `__transaction_state` lie beside.
+    """
+
+    path: str
+    partitions: tuple[PartitionTransactions, ...]
+    transactional_ids: dict[int, str]
+    report: ReadReport
+
+    def __iter__(self) -> Iterator[PartitionTransactions]:
+        return iter(self.partitions)
+
+    def __len__(self) -> int:
+        return len(self.partitions)
+
+    def __repr__(self) -> str:
+        counts = Counter(found.state for each in self.partitions for found in each.transactions)
+        states = ", ".join(f"{counts[state]} {state}" for state in STATES)
+        return f"Transactions({self.path!r}, {len(self.partitions)} partitions, {states})"
+
+    @property
+    def open(self) -> list[tuple[PartitionTransactions, Transaction]]:
+        """What is not decided, each with its partition."""
+        return [(each, found) for each in self.partitions for found in each.in_states(("open",))]
+
+
+def transactions(
+    path: str | os.PathLike[str] | Logs,
+    *,
+    topics: Names | None = None,
+    partitions: Numbers | None = None,
+    limits: Limits | None = None,
+    filesystem: FileSystem | None = None,
+) -> Transactions:
+    """All transactions of the logs at `path`. Headers and markers are read, no records."""
+    logs = path if isinstance(path, Logs) else open_logs(path, filesystem=filesystem)
+    report = ReadReport()
+    found = tuple(read_transactions(logs.choose(topics, partitions), report, limits))
+    return Transactions(logs.path, found, transactional_ids(logs), report)
 
 
 def transactional_ids(logs: Logs) -> dict[int, str]:

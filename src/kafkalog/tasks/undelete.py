@@ -11,10 +11,11 @@ from kafkalog.log.folders import find_partitions
 from kafkalog.log.partition import Partition, Segment
 from kafkalog.storage import open_store
 from kafkalog.storage.fs import Fs
+from kafkalog.tables.choices import Names, Numbers, several_names, several_numbers
 
 from .journal import SalvageResult
 from .output import Progress, folder_name, output_folder
-from .partitions import PathLike
+from .partitions import OnFailure, PathLike, each_partition, require_topics
 from .salvage import SalvageOptions, salvage_partition
 
 DELETED = "deleted"
@@ -51,12 +52,15 @@ class Deleted:
 
 
 def find_deleted(
-    path: PathLike, *, topics: Sequence[str] | None = None, partitions: Sequence[int] | None = None
+    path: PathLike, *, topics: Names | None = None, partitions: Numbers | None = None
 ) -> list[Deleted]:
     """Everything deleted at `path` whose logs are still there, by topic and partition."""
+    topics, partitions = several_names("topics", topics), several_numbers("partitions", partitions)
     store, place = open_store(path)
     deleted = []
-    for partition in find_partitions(store, place):
+    there = find_partitions(store, place)
+    require_topics(there, place, topics)
+    for partition in there:
         if (topics and partition.topic not in topics) or (partitions and partition.partition not in partitions):
             continue
         if partition.state == "delete":
@@ -88,15 +92,23 @@ def undelete(
     *,
     fs: Fs | None = None,
     progress: Progress | None = None,
+    on_failure: OnFailure | None = None,
 ) -> Iterator[SalvageResult]:
-    """Copy what was found into clean partitions below `out`; where two have one name, each below the name of its old folder."""
+    """Copy what was found into clean partitions below `out`; where two have one name, each below the name of its old folder.
+
+    With `on_failure` one that cannot be copied is reported to it, and the others have their turn.
+    """
     if not deleted:
         raise NoLogs("nothing deleted is left here: neither -delete folders nor .deleted segments with records")
     target = output_folder(out)
     names = [folder_name(each.found) for each in deleted]
-    for each, name in zip(deleted, names, strict=True):
-        apart = (os.path.basename(each.folder),) if names.count(name) > 1 else ()
+
+    def work(found: Partition) -> SalvageResult:
+        name = folder_name(found)
+        apart = (os.path.basename(found.folder),) if names.count(name) > 1 else ()
         folder = os.path.join(target, *apart, name)
-        if os.path.dirname(folder) == os.path.dirname(each.folder):
+        if os.path.dirname(folder) == os.path.dirname(found.folder):
             raise UsageError(f"--out {target}: the folder that the deleted log is in; choose another one")
-        yield salvage_partition([each.found], folder, options, fs=fs, progress=progress)
+        return salvage_partition([found], folder, options, fs=fs, progress=progress)
+
+    return each_partition([each.found for each in deleted], work, on_failure)

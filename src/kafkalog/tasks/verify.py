@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from kafkalog.errors import ERROR, INFO, SEVERITIES, WARNING, Limits, UsageError
 from kafkalog.log.checks.finding import Finding
 from kafkalog.log.reading import ReadOptions
 from kafkalog.log.report import ReadReport
+from kafkalog.tables.choices import Names, Numbers
 from kafkalog.tables.logs import Logs, open_logs
 
 if TYPE_CHECKING:
@@ -66,8 +67,8 @@ class Findings:
 def verify(
     path: str | os.PathLike[str] | Logs,
     *,
-    topics: Sequence[str] | None = None,
-    partitions: Sequence[int] | None = None,
+    topics: Names | None = None,
+    partitions: Numbers | None = None,
     threads: int | None = None,
     limits: Limits | None = None,
     filesystem: FileSystem | None = None,

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.interop.maven import copy_jars
 from tests.ports import LOOPBACK, reserve_port
@@ -71,6 +72,19 @@ class Broker:
     log_directory: Path
 
 
+@dataclass(frozen=True)
+class _OtherUser:
+    """Whom a process runs as, if not as us."""
+
+    user: int | None
+
+    @property
+    def choices(self) -> dict[str, Any]:
+        if self.user is None:
+            return {}
+        return {"user": self.user, "group": self.user, "extra_groups": [], "umask": 0o077, "cwd": "/"}
+
+
 def resolve_jars(release: str = NEWEST) -> str | None:
     """Copy the jars of a release into build once; what went wrong, None when nothing did."""
     return copy_jars(HERE, jars_of(release), release)
@@ -86,53 +100,98 @@ def running_broker(
     settings: Mapping[str, str] | None = None,
     java_options: Sequence[str] = SHORT_LIVED,
     release: str = NEWEST,
+    user: int | None = None,
 ) -> Iterator[Broker]:
     """A broker with its files below `folder`; it is stopped, by its own process id, when the block ends.
 
     `settings` go over the properties given here. A folder that a broker has used before is opened again. What it logs is in
-    broker.txt.
+    broker.txt. A broker of another `user` lets nobody else look into its files.
     """
-    port, other_port = reserve_port(), reserve_port()
+    with contextlib.ExitStack() as running:
+        if not _is_kraft(release):
+            port = reserve_port()
+            running.enter_context(_running_zookeeper(folder, port, release))
+            started = start_broker(folder, settings, java_options, release, zookeeper_port=port, user=user)
+        else:
+            started = start_broker(folder, settings, java_options, release, user=user)
+        running.callback(stop_process, started.process)
+        yield started.broker
+
+
+@dataclass(frozen=True)
+class Started:
+    """A broker that answers, and its process."""
+
+    broker: Broker
+    process: subprocess.Popen[bytes]
+
+
+def start_broker(
+    folder: Path,
+    settings: Mapping[str, str] | None = None,
+    java_options: Sequence[str] = SHORT_LIVED,
+    release: str = NEWEST,
+    *,
+    zookeeper_port: int | None = None,
+    user: int | None = None,
+) -> Started:
+    """The same, for a caller that stops or kills it by itself."""
+    other_user = _OtherUser(user)
+    port, other_port = reserve_port(), zookeeper_port or reserve_port()
     log_directory = folder / "data"
-    is_kraft = tuple(map(int, release.split(".")[:2])) >= FIRST_WITH_KRAFT
     properties = folder / "server.properties"
-    text = (KRAFT if is_kraft else WITH_ZOOKEEPER) + PROPERTIES
+    text = (KRAFT if _is_kraft(release) else WITH_ZOOKEEPER) + PROPERTIES
     lines = [text.format(port=port, other_port=other_port, log_directory=log_directory)]
     lines += [f"{name}={value}\n" for name, value in (settings or {}).items()]
     properties.write_text("".join(lines))
-    with contextlib.ExitStack() as running:
-        if not is_kraft:
-            running.enter_context(_running_zookeeper(folder, other_port, release))
-        elif not (log_directory / "meta.properties").exists():  # else it goes on with the logs that are there
-            arguments = ("format", "--cluster-id", CLUSTER_ID, "--config", str(properties))
-            _run_java(_java(folder, "kafka.tools.StorageTool", *arguments, release=release))
-        command = _java(folder, "kafka.Kafka", str(properties), options=java_options, release=release)
-        running.enter_context(_running(command, port, folder / "broker.txt"))
-        yield Broker(f"127.0.0.1:{port}", log_directory)
+    if _is_kraft(release) and not (log_directory / "meta.properties").exists():  # else it goes on with the logs that are there
+        arguments = ("format", "--cluster-id", CLUSTER_ID, "--config", str(properties))
+        _run_java(_java(folder, "kafka.tools.StorageTool", *arguments, release=release), other_user)
+    command = _java(folder, "kafka.Kafka", str(properties), options=java_options, release=release)
+    process = _start(command, port, folder / "broker.txt", other_user)
+    return Started(Broker(f"127.0.0.1:{port}", log_directory), process)
+
+
+def stop_process(process: subprocess.Popen[bytes]) -> None:
+    """End a server by its own process id, by force if it does not end by itself."""
+    process.terminate()
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _is_kraft(release: str) -> bool:
+    return tuple(map(int, release.split(".")[:2])) >= FIRST_WITH_KRAFT
 
 
 def _running_zookeeper(folder: Path, port: int, release: str) -> contextlib.AbstractContextManager[None]:
     properties = folder / "zookeeper.properties"
     properties.write_text(ZOOKEEPER.format(folder=folder, other_port=port))
     command = _java(folder, "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(properties), release=release)
-    return _running(command, port, folder / "zookeeper.txt")
+    return _running(command, port, folder / "zookeeper.txt", _OtherUser(None))
 
 
 @contextlib.contextmanager
-def _running(command: Sequence[str], port: int, output: Path) -> Iterator[None]:
+def _running(command: Sequence[str], port: int, output: Path, other_user: _OtherUser) -> Iterator[None]:
     """A server that answers at `port`; it is stopped, by its own process id, when the block ends."""
+    process = _start(command, port, output, other_user)
+    try:
+        yield
+    finally:
+        stop_process(process)
+
+
+def _start(command: Sequence[str], port: int, output: Path, other_user: _OtherUser) -> subprocess.Popen[bytes]:
     with output.open("wb") as target:
-        process = subprocess.Popen(command, stdout=target, stderr=subprocess.STDOUT)
-        try:
-            _wait_for(process, port, output)
-            yield
-        finally:
-            process.terminate()
-            try:
-                process.wait(STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        process = subprocess.Popen(command, stdout=target, stderr=subprocess.STDOUT, **other_user.choices)
+    try:
+        _wait_for(process, port, output)
+    except BaseException:
+        stop_process(process)
+        raise
+    return process
 
 
 def _java(
@@ -142,8 +201,9 @@ def _java(
     return ["java", *settings, "-cp", f"{jars_of(release)}/*", program, *arguments]
 
 
-def _run_java(command: Sequence[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=START_SECONDS, check=False)
+def _run_java(command: Sequence[str], other_user: _OtherUser) -> None:
+    choices = other_user.choices
+    done = subprocess.run(command, capture_output=True, text=True, timeout=START_SECONDS, check=False, **choices)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)} failed: {done.stdout}{done.stderr}")
 

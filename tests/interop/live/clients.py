@@ -6,7 +6,8 @@
     fill          a topic of one segment, with about as many MiB as the last argument says
     digests       as consume, with the CRC-32 of each value in its place
     create        topics of one partition that keep everything: their names, with commas between, and settings as JSON
-    add           MORE records, behind what the topic has
+    add           MORE records, behind what the topic has; of several, with commas between their names, each
+    churn         for the seconds of the last argument, short transactions of which half are aborted, and records of few keys
 """
 
 from __future__ import annotations
@@ -85,6 +86,30 @@ def fill(bootstrap: str, topic: str, mebibytes: str) -> None:
     producer.close()
 
 
+def churn(bootstrap: str, topic: str, seconds: str) -> None:
+    from kafka import KafkaProducer
+
+    plain = KafkaProducer(bootstrap_servers=bootstrap, linger_ms=1)
+    producer = KafkaProducer(bootstrap_servers=bootstrap, transactional_id=f"churn-{topic}")
+    producer.init_transactions()
+    deadline, turn = time.monotonic() + float(seconds), 0
+    while time.monotonic() < deadline:
+        producer.begin_transaction()
+        for number in range(5):
+            producer.send(topic, key=b"%d" % (number % 3), value=b"transaction %d record %d" % (turn, number))
+        producer.flush()
+        if turn % 2:
+            producer.abort_transaction()
+        else:
+            producer.commit_transaction()
+        for number in range(20):
+            plain.send(topic, key=b"%d" % number, value=b"turn %d record %d" % (turn, number))
+        plain.flush()
+        turn += 1
+    producer.close()
+    plain.close()
+
+
 def create(bootstrap: str, names: str, settings: str = "{}") -> None:
     from kafka.admin import KafkaAdminClient, NewTopic
 
@@ -93,13 +118,14 @@ def create(bootstrap: str, names: str, settings: str = "{}") -> None:
     KafkaAdminClient(bootstrap_servers=bootstrap).create_topics(topics)
 
 
-def add(bootstrap: str, topic: str) -> None:
+def add(bootstrap: str, names: str) -> None:
     from kafka import KafkaProducer
 
     # Messages of the old formats have no room for a producer id.
     producer = KafkaProducer(bootstrap_servers=bootstrap, linger_ms=2, enable_idempotence=False)
-    for number in range(MORE):
-        producer.send(topic, key=b"more %d" % number, value=value_of(number)).get(SEND_SECONDS)
+    for topic in names.split(","):
+        for number in range(MORE):
+            producer.send(topic, key=b"more %d" % number, value=value_of(number)).get(SEND_SECONDS)
     producer.close()
 
 
@@ -132,6 +158,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "digests": digests,
     "create": create,
     "add": add,
+    "churn": churn,
 }
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,7 +11,7 @@ from kafkalog.format import checkpoint, names
 from kafkalog.log.partition import SMALL_FILE, Partition
 from kafkalog.storage.store import Store
 
-from .finding import Finding, Place, finding_of, make_finding
+from .finding import Finding, Place, finding_of, first_of_kind, make_finding
 
 Offsets = Mapping[tuple[str, int], int]
 
@@ -79,10 +79,13 @@ def check_log_directory(store: Store, directory: LogDirectory, partitions: Seque
     yield from _leftovers(store, directory.folder)
     live = {(found.topic, found.partition) for found in partitions if not found.state}
     for name, offsets in directory.offsets.items():
-        for topic, number in sorted(offsets.keys() - live):
-            file = store.join(directory.folder, name)
-            yield make_finding("partition-missing", file, expected=f"a folder {topic}-{number}", found="none")
+        yield from first_of_kind(_missing(store.join(directory.folder, name), offsets.keys() - live))
     yield from _topic_ids(partitions)
+
+
+def _missing(file: str, partitions: Set[tuple[str, int]]) -> Iterator[Finding]:
+    for topic, number in sorted(partitions):
+        yield make_finding("partition-missing", file, expected=f"a folder {topic}-{number}", found="none")
 
 
 def _leftovers(store: Store, folder: str) -> Iterator[Finding]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from kafkalog.errors import REASONS, KafkaLogError, SegmentError
@@ -47,6 +48,23 @@ class Place(NamedTuple):
 
 
 NOWHERE = Place()
+
+
+# In a partition, or in the root of a log directory: what is wrong everywhere need not be said of every entry.
+MAX_OF_A_KIND = 1000
+
+
+def first_of_kind(found: Iterable[Finding]) -> Iterator[Finding]:
+    """As many findings of one kind as are wanted, so that no more are made; the last of them says that there are more."""
+    for number, finding in enumerate(found, 1):
+        yield finding if number < MAX_OF_A_KIND else with_more(finding)
+        if number == MAX_OF_A_KIND:
+            return
+
+
+def with_more(finding: Finding) -> Finding:
+    more = "more of this kind are left out"
+    return finding if more in finding.detail else replace(finding, detail="; ".join(filter(None, (finding.detail, more))))
 
 
 def make_finding(

@@ -21,7 +21,7 @@ from kafkalog.kernels import scan
 from kafkalog.kernels.bytes import Ints
 from kafkalog.log.partition import Partition, Segment, StoredFile
 
-from .finding import Finding, Place, make_finding
+from .finding import Finding, Place, first_of_kind, make_finding
 
 UNSEEN = -1
 STALE = "left by a truncation, or the end of the log is lost: the segment was not closed"
@@ -205,8 +205,9 @@ class SegmentIndexes:
             for start, stop in self.damage:
                 unknown |= (self.offset.positions >= start) & (self.offset.positions < stop)
             relaxed = compacted or bool(self.damage)
-            yield from self.offset.finish(last_offset, unknown, is_open=is_open, compacted=relaxed)
+            yield from first_of_kind(self.offset.finish(last_offset, unknown, is_open=is_open, compacted=relaxed))
         if self.time is not None:
             unknown = np.full(len(self.time.offsets), bool(self.damage))
             is_closed = not self.segment.is_newest
-            yield from self.time.finish(last_offset, unknown, is_closed=is_closed, is_open=is_open, compacted=compacted)
+            found = self.time.finish(last_offset, unknown, is_closed=is_closed, is_open=is_open, compacted=compacted)
+            yield from first_of_kind(found)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +21,7 @@ from kafkalog.segment.salvage import SalvageWalk
 from kafkalog.segment.windows import Window, WindowBuffers, rows_of
 
 from .directory import LogDirectory, read_text_file
-from .finding import Finding, Place, finding_of, make_finding
+from .finding import MAX_OF_A_KIND, Finding, Place, finding_of, first_of_kind, make_finding, with_more
 from .indexes import SegmentIndexes
 from .producers import Sequences, Snapshots
 from .records import check_empty_batches, check_records, has_sparse_sets, is_plain, is_rewritten, place_of
@@ -32,7 +31,6 @@ from .transactions import AbortedTransactions
 COMPACTED_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 # A wrong checksum may come of a wrong length: what follows has to be found anew.
 LOSES_THE_WAY = ("crc", "torn-write")
-MAX_OF_A_KIND = 1000  # in a partition: what is wrong everywhere need not be said of every entry
 
 
 class PartitionCheck:
@@ -65,7 +63,7 @@ class PartitionCheck:
             if self.counts[finding.reason] < MAX_OF_A_KIND:
                 yield finding
             elif self.counts[finding.reason] == MAX_OF_A_KIND:
-                yield replace(finding, detail="; ".join(filter(None, (finding.detail, "more of this kind are left out"))))
+                yield with_more(finding)
 
     # -- one segment after the other -----------------------------------------------------------------------------------------
 
@@ -76,20 +74,27 @@ class PartitionCheck:
         self.indexes = SegmentIndexes(self.partition, segment, contents)
         self.transactions.begin()
         self.is_salvaged = False
+        self.segment_was_read = True
         self.overflows = False
         self.last_control_type = scan.UNKNOWN_CONTROL
         self.first_control_type = scan.UNKNOWN_CONTROL
         self.order.begin(segment)
-        self.found += self.snapshots.reach(segment.base_offset, compacted=self.compacted)
+        self.found += first_of_kind(self.snapshots.reach(segment.base_offset, compacted=self.compacted))
 
     def take(self, window: Window, decoded: DecodedWindow) -> None:
         """A window whose entries are all checked and decoded. Behind a wrong checksum the way is sought entry by entry."""
+        self._take_part(decoded, np.arange(window.count if decoded.left is None else decoded.left))
+        if decoded.left is not None and not self.is_salvaged:
+            for part, rows in self.decoder.decode_in_parts(window, np.arange(decoded.left, window.count)):
+                self._take_part(part, rows)
+
+    def _take_part(self, decoded: DecodedWindow, rows: NDArray[np.int64]) -> None:
         if self.is_salvaged:
             return
-        rows, problems = np.arange(window.count), decoded.problems
+        problems = decoded.problems
         lost = next((problem for problem in problems if problem.error.reason in LOSES_THE_WAY), None)
         if lost is not None:
-            rows, problems = rows[: lost.entry], [problem for problem in problems if problem.entry < lost.entry]
+            rows, problems = rows[rows < lost.entry], [problem for problem in problems if problem.entry < lost.entry]
         self._examine(decoded, rows, problems)
         if lost is not None:
             self._salvage_from(lost.error.position)
@@ -101,7 +106,7 @@ class PartitionCheck:
 
     def fail(self, error: KafkaLogError, file: str) -> None:
         """The file could not be read."""
-        self.was_read = False
+        self.was_read = self.segment_was_read = False
         gone = self.partition.store.stat(file) is None
         reason = "changed" if gone else "unreadable"
         if isinstance(error, SegmentError):
@@ -112,7 +117,9 @@ class PartitionCheck:
         self._lose_track()
 
     def end(self) -> None:
-        """The segment is done."""
+        """The segment is done. One that could not be read to its end contradicts nothing."""
+        if not self.segment_was_read:
+            return
         missing = self.order.missing_at_end()
         size = self.segment.log.size
         if missing is not None and not any(stop >= size for _, stop in self.indexes.damage):
@@ -123,7 +130,7 @@ class PartitionCheck:
         self.found += self.indexes.finish(ended_well=self.directory.ended_well, compacted=self.compacted)
         if self.partition.file is None:  # a single file comes without its indexes
             content = self.contents.get("txnindex")
-            self.found += self.transactions.finish(self.segment, content, compacted=self.compacted)
+            self.found += first_of_kind(self.transactions.finish(self.segment, content, compacted=self.compacted))
         if self.segment.log.kind in ("checkpoint", names.BOOTSTRAP_CHECKPOINT):
             self._check_kraft_snapshot()
 
@@ -232,8 +239,8 @@ class PartitionCheck:
 
     def _examine_salvaged(self, window: Window, entries: NDArray[np.int64]) -> None:
         if len(entries):
-            decoded = self.decoder.decode(window, entries)
-            self._examine(decoded, entries, decoded.problems)
+            for decoded, rows in self.decoder.decode_in_parts(window, entries):
+                self._examine(decoded, rows, decoded.problems)
 
     def _damage(self, error: SegmentError) -> None:
         """A byte range that is not what was written. The tail of a log that was not closed is none."""
@@ -275,7 +282,7 @@ class PartitionCheck:
         self.found += self.snapshots.finish(end_offset, compacted=self.compacted)
         self.found += self._files()
         if self.was_read and self.partition.file is None and self.partition.segments:
-            self.found += self._checkpoints(end_offset)
+            self.found += first_of_kind(self._checkpoints(end_offset))
 
     def _end_offset(self) -> int:
         newest = self.partition.segments[-1].base_offset if self.partition.segments else 0

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from kafkalog.errors import SegmentError
+from kafkalog.errors import KafkaLogError
 from kafkalog.format import batch
 from kafkalog.format.sequence import MAX_SEQUENCE
 from kafkalog.format.snapshot import ENTRY, HEADER_SIZE, decode_snapshot
 from kafkalog.kernels import scan
 from kafkalog.kernels.bytes import Ints
-from kafkalog.log.partition import Partition, StoredFile
+from kafkalog.log.partition import SMALL_FILE, Partition, StoredFile
 from kafkalog.log.producers import NONE, ProducerState
 
 from .finding import Finding, Place, finding_of, make_finding
@@ -106,8 +106,8 @@ class Snapshots:
         if stored is None:
             return
         try:
-            producers = decode_snapshot(self.partition.store.read_small(stored.path, stored.size + 1))
-        except SegmentError as error:
+            producers = decode_snapshot(self.partition.store.read_small(stored.path, SMALL_FILE))
+        except KafkaLogError as error:
             yield finding_of(error, stored.path, self.partition)
             return
         for row, entry in enumerate(producers if self.is_whole else ()):

@@ -57,7 +57,7 @@ def check_records(group: RecordColumns, partition: Partition) -> Iterator[Findin
     file = group.window.file
     inside = (offsets[first_rows] >= group.first_offsets[filled]) & (offsets[last_rows] <= fields[scan.LAST_OFFSET, filled])
     if not (inside.all() and (offsets[1:] > offsets[:-1]).all()):
-        for at in np.flatnonzero(~inside | _in_disorder(offsets, first_rows, last_rows)).tolist():
+        for at in np.flatnonzero(~inside | _in_disorder(offsets, first_rows)).tolist():
             row = int(filled[at])
             found = offsets[first_rows[at] : last_rows[at] + 1]
             said = f"offsets {found.min()} to {found.max()}"
@@ -76,10 +76,12 @@ def _check_time_range(group: RecordColumns, filled: NDArray[np.int64], partition
             yield make_finding("time-range", group.window.file, partition, place_of(group.entry_fields, row))
 
 
-def _in_disorder(offsets: Ints, first_rows: Ints, last_rows: Ints) -> NDArray[np.bool_]:
+def _in_disorder(offsets: Ints, first_rows: Ints) -> NDArray[np.bool_]:
     """Of each entry, whether an offset is not above the one before it."""
-    falls = np.cumsum(np.append(0, offsets[1:] <= offsets[:-1]))
-    disorder: NDArray[np.bool_] = falls[last_rows] > falls[first_rows]
+    falls = np.zeros(len(offsets), np.bool_)
+    np.less_equal(offsets[1:], offsets[:-1], out=falls[1:])
+    falls[first_rows] = False
+    disorder: NDArray[np.bool_] = np.logical_or.reduceat(falls, first_rows)
     return disorder
 
 

@@ -13,16 +13,15 @@ from kafkalog.log.folders import find_partitions
 from kafkalog.log.partition import SMALL_FILE, Partition, Segment
 from kafkalog.log.reading import ReadOptions, ordered
 from kafkalog.log.report import ReadReport
-from kafkalog.segment.decode import DecodedWindow, RecordDecoder, RecordRange
+from kafkalog.segment.decode import CHECKED, DecodedWindow, RecordDecoder, RecordRange
 from kafkalog.segment.windows import SegmentWalk, Window, WindowBuffers
 from kafkalog.storage.store import Store
 
 from .directory import LogDirectory, check_log_directory, read_log_directory, root_of
 from .finding import Finding, finding_of, make_finding
+from .live import look_again
 from .partition import PartitionCheck
 
-# With these the structure of every record is looked at, headers too, and neither keys nor values are copied.
-CHECKED_COLUMNS = frozenset({"offset", "headers_raw"})
 INDEX_KINDS = ("index", "timeindex", "txnindex")
 
 
@@ -50,7 +49,15 @@ def check_partitions(
         store = partitions[0].store
         yield from check_log_directory(store, read_log_directory(store, log_directory), partitions)
         chosen = [*_bootstrap(store, log_directory), *(partition for partition in partitions if not partition.state)]
-    yield from _Run(chosen, options, report).findings()
+    for partition, found in _Run(chosen, options, report).by_partition():
+        if found is not None:
+            yield from look_again(partition, found, lambda fresh: _look(fresh, options))
+        yield None
+
+
+def _look(partition: Partition, options: ReadOptions) -> list[Finding]:
+    looked = _Run([partition], options, ReadReport()).by_partition()
+    return [finding for _, found in looked if found is not None for finding in found]
 
 
 def _bootstrap(store: Store, log_directory: str) -> list[Partition]:
@@ -63,22 +70,28 @@ class _Run:
         self.partitions = partitions
         self.options = options
         self.report = report
-        self.decoder = RecordDecoder(RecordRange(), options.limits, CHECKED_COLUMNS, check_crcs=True, stop_at_problem=False)
+        self.decoder = RecordDecoder(RecordRange(), options.limits, CHECKED, check_crcs=True, stop_at_problem=False)
         self.buffers = WindowBuffers()
         self.directories: dict[str, LogDirectory] = {}
 
-    def findings(self) -> Iterator[Finding | None]:
+    def by_partition(self) -> Iterator[tuple[Partition, list[Finding] | None]]:
+        """Each partition with what is wrong with it, when all of it has been looked at; with None after each window."""
+        held: list[Finding] = []
         for scanned, decoded in ordered(self._decode, self._scan(), self.options.thread_count):
             self._judge(scanned, decoded)
             found, scanned.check.found = [*scanned.found, *scanned.check.found], []
-            yield from scanned.check.limited(found)
-            yield None
+            held += scanned.check.limited(found)
+            yield scanned.check.partition, None
+            if scanned.segment is None:
+                yield scanned.check.partition, held
+                held = []
 
     def _decode(self, scanned: _Scanned) -> DecodedWindow | None:
         if scanned.window is None:
             return None
-        decoded = self.decoder.decode(scanned.window, np.arange(scanned.window.count))
-        self.buffers.let_go(scanned.window)
+        decoded = self.decoder.decode(scanned.window, np.arange(scanned.window.count), leave_large=True)
+        if decoded.left is None:
+            self.buffers.let_go(scanned.window)
         return decoded
 
     def _judge(self, scanned: _Scanned, decoded: DecodedWindow | None) -> None:

@@ -78,9 +78,11 @@ class AbortedTransactions:
         if rest:
             yield self._mismatch(file, len(entries), f"entries of {size} bytes", f"{rest} bytes at the end")
         listed: set[int] = set()
+        greatest = -1
         for row, (_, producer_id, first, last, last_stable) in enumerate(entries.tolist()):
-            problem = self._problem(producer_id, first, last, last_stable, listed, compacted)
+            problem = self._problem(producer_id, first, last, last_stable, greatest, compacted)
             listed.add(last)
+            greatest = max(greatest, last)
             if problem is not None:
                 yield self._mismatch(file, row, *problem)
         for offset in sorted(self.aborted.keys() - listed) if self.is_whole else ():
@@ -89,11 +91,11 @@ class AbortedTransactions:
             yield self._mismatch(file, len(entries), wanted, "no such entry")
 
     def _problem(
-        self, producer_id: int, first: int, last: int, last_stable: int, listed: set[int], compacted: bool
+        self, producer_id: int, first: int, last: int, last_stable: int, greatest: int, compacted: bool
     ) -> tuple[str, str] | None:
         """(expected, found) if the entry cannot be right."""
         entry = f"producer {producer_id}, offsets {first} to {last}, last stable offset {last_stable}"
-        if listed and last <= max(listed):
+        if last <= greatest:
             return "entries in the order of their markers", entry
         if self.is_whole and self.abort_markers.get(last) != producer_id:
             return f"an abort marker of producer {producer_id} at offset {last}", entry

@@ -1,7 +1,9 @@
 """The pipeline: log folders into Parquet, incrementally and exactly once.
 
     options    what a run is asked for
-    target     the folder or bucket that is written to: durable writes, moves, the lock
+    target     what is asked of the place that is written to: durable writes, moves, the lock
+    local_target, object_target   do it
+    lease      who may work on an object store
     manifest   the log of commits under TARGET/_kafkalog, and how a broken run is finished or undone
     plan       what is new since the last commit, cut into tasks
     writing    what a task does: decode, sort by topic and day, write Parquet

@@ -5,9 +5,11 @@ Reading and writing let go of the interpreter lock, so threads use every core of
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
@@ -15,14 +17,20 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kafkalog.errors import UsageError
 
+from ..cores import session_cores
 from ..errors import SPARK_FAILED, SparkSourceError, bad_option
+from ..session import java_home, start_session
 from .writing import IngestTask, TaskResult, write_task
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+LOGGER = logging.getLogger("kafkalog.spark")
+
 WITHOUT_SPARK: Final = "none"
+DEFAULT_MASTER: Final = "local[*]"
 POLL_SECONDS: Final = 0.5
+JOB_PROPERTIES: Final = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
 
 OnProgress = Callable[[int, int], None]
 
@@ -64,11 +72,12 @@ class SparkExecutor:
 
     @property
     def cores(self) -> int:
-        return int(self.spark.sparkContext.defaultParallelism)
+        return session_cores(self.spark)
 
     def run(self, tasks: Sequence[IngestTask], on_progress: OnProgress) -> list[TaskResult]:
         context: Any = self.spark.sparkContext
         group = f"kafkalog-ingest-{tasks[0].run}"
+        before = {name: context.getLocalProperty(name) for name in JOB_PROPERTIES}
         context.setJobGroup(group, "kafkalog ingest", True)
         try:
             with _watched(context, group, len(tasks), on_progress):
@@ -77,7 +86,9 @@ class SparkExecutor:
         except Exception as error:
             raise _own_error(error) from error
         finally:
-            context.setLocalProperty("spark.jobGroup.id", None)
+            # Later jobs of the caller are not this one's.
+            for name, value in before.items():
+                context.setLocalProperty(name, value)
 
 
 @contextmanager
@@ -115,8 +126,41 @@ def _own_error(error: Exception) -> SparkSourceError:
     return SparkSourceError(SPARK_FAILED, text.strip().partition("\n")[0] or type(error).__name__)
 
 
-def make_executor(spark: SparkSession | None, master: str | None, conf: Mapping[str, str]) -> Executor:
-    """The session given, else one of this master; without Spark for `none` or `none[2]`."""
+class Notices(Protocol):
+    """What a run says before there are tasks to count."""
+
+    def starting(self, master: str) -> None:
+        """Spark is starting, which takes from a few seconds to a minute."""
+        ...
+
+    def started(self, master: str, seconds: float) -> None: ...
+
+    def without_spark(self, text: str) -> None:
+        """Nobody asked for a master, and there is no Spark here: threads do the work."""
+        ...
+
+
+class LogNotices:
+    """The same into the log."""
+
+    def starting(self, master: str) -> None:
+        LOGGER.info("starting Spark (%s)", master)
+
+    def started(self, master: str, seconds: float) -> None:
+        LOGGER.info("Spark (%s) started in %.1f s", master, seconds)
+
+    def without_spark(self, text: str) -> None:
+        LOGGER.warning("%s", text)
+
+
+def make_executor(
+    spark: SparkSession | None, master: str | None, conf: Mapping[str, str], notices: Notices | None = None
+) -> Executor:
+    """The session given, else one of this master; threads for `none` or `none[2]`.
+
+    Without a master it is Spark on this machine's cores, or threads where Spark or Java is not installed: both do the same work.
+    """
+    notices = notices or LogNotices()
     if spark is not None:
         return SparkExecutor(spark)
     alone = re.fullmatch(r"none(?:\[([1-9][0-9]{0,3}|\*)\])?", master or "")
@@ -124,15 +168,37 @@ def make_executor(spark: SparkSession | None, master: str | None, conf: Mapping[
         return ThreadExecutor(int(alone[1]) if alone[1] not in (None, "*") else None)
     if (master or "").startswith(WITHOUT_SPARK):
         raise bad_option("master", master, "allowed are none, none[2], none[*], or a master of Spark")
-    try:
-        from ..session import session
+    missing = _missing_for_spark()
+    if missing is None:
+        return SparkExecutor(_started(master or DEFAULT_MASTER, conf, notices))
+    what, remedy = missing
+    if master is not None:
+        raise UsageError(f"{what}: {remedy}, or run without it: --master {WITHOUT_SPARK}")
+    threads = ThreadExecutor()
+    notices.without_spark(f"{what}: working with {threads.cores} threads of this process; {remedy} for a cluster")
+    return threads
 
-        return SparkExecutor(session(master or "local[*]", "kafkalog ingest", **conf))
-    except ImportError as error:
-        raise UsageError(
-            f"Spark is not installed ({error}): pip install 'kafkalog[spark]', or run without it: --master {WITHOUT_SPARK}"
-        ) from error
+
+def _missing_for_spark() -> tuple[str, str] | None:
+    """What Spark lacks here, and what to do about it."""
+    try:
+        import pyspark.sql  # noqa: F401
+    except ImportError:
+        return "PySpark is not installed", "pip install 'kafkalog[spark]'"
+    try:
+        java_home()
+    except RuntimeError:
+        return "Spark needs Java and there is none", "install one or pip install 'kafkalog[jre]'"
+    return None
+
+
+def _started(master: str, conf: Mapping[str, str], notices: Notices) -> SparkSession:
+    notices.starting(master)
+    begin = time.monotonic()
+    try:
+        found = start_session(master, "kafkalog ingest", conf)
     except Exception as error:
-        if type(error) is RuntimeError:  # no Java; what PySpark raises is a kind of it
-            raise UsageError(f"{error}. Or run without Spark: --master {WITHOUT_SPARK}") from error
-        raise _own_error(error) from error
+        own = _own_error(error)
+        raise SparkSourceError(own.code, f"{own.args[1].rstrip('.')}; to run without Spark: --master {WITHOUT_SPARK}") from error
+    notices.started(master, time.monotonic() - begin)
+    return found

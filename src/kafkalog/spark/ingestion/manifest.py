@@ -4,33 +4,59 @@ A run writes its files under `_kafkalog/staging/<run>`, where no reader looks. T
 all: from that moment the run has happened. Then the files are moved to their places, and the staging folder goes. Whatever a
 killed run leaves is settled by what it published: with a commit the moves are completed, without one its files are removed. A
 commit holds how far every partition has come, so the last one says where the next run goes on.
+
+Runs that know nothing of each other cannot harm each other. Each has a staging folder of its own, whose name says which number
+its commit is to have, and the target gives a number away once. So what a run has staged is removed only when it can no longer
+publish (its number is taken), or where the target's lock proves that it has ended; and a commit is published only when the one
+before it has all its files in their places. Both can be done by several runs at once.
 """
 
 from __future__ import annotations
 
 import json
+import re
+import secrets
+import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Final, NamedTuple
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
 
-from kafkalog.errors import KafkaLogError
+from crc32c import crc32c
 
-from ..errors import BAD_TARGET, SparkSourceError
+from kafkalog.errors import KafkaLogError, StorageError
+from kafkalog.format.checkpoint import EpochStart
+from kafkalog.log.lineage import EntryMark, Lineage
+from kafkalog.storage.store import ByteSource
+
+from ..errors import BAD_TARGET, TARGET_BUSY, SparkSourceError
 from ..options import TopicPartition
+from .places import OWN_FOLDER, is_plain
 from .target import Target
 
-COMMITS: Final = "_kafkalog/commits"
-STAGING: Final = "_kafkalog/staging"
+COMMITS: Final = f"{OWN_FOLDER}/commits"
+STAGING: Final = f"{OWN_FOLDER}/staging"
 TABLE: Final = "topic="
 VERSION: Final = 1
+PROOF_BYTES: Final = 4096
 
 
-class Cursor(NamedTuple):
-    """A place in the log of a partition: the base offset of a segment and a position in its file. They compare in log order."""
+@dataclass(frozen=True, order=True)
+class Cursor:
+    """A place in the log of a partition: the base offset of a segment and a position in its file. They compare in log order.
+
+    `proof` is a checksum of the bytes before it: a cleaned segment can have the name and the size of the one that it replaced.
+    """
 
     segment: int
     position: int
+    proof: int = field(default=0, compare=False)
+
+
+def cursor_at(segment: int, position: int, source: ByteSource) -> Cursor:
+    """A place in an open file."""
+    start = max(position - PROOF_BYTES, 0)
+    return Cursor(segment, position, crc32c(source.read(start, position - start)))
 
 
 BEGINNING: Final = Cursor(-2, 0)
@@ -41,7 +67,9 @@ class Progress:
     """How far a partition has come.
 
     All before `next_offset` and `cursor` was taken or set aside. `newest` is the newest segment (base offset, size, time) where
-    nothing was left in it. `log_end_offset` is where the log ended; `generation` counts how often it began anew.
+    nothing was left in it. The headers could be followed up to `log_end_offset`. `last_entry` and `epochs` tell whether the log
+    still holds what was taken (`kafkalog.log.lineage`); `generation` counts how often the topic was created again, `truncations`
+    how often rows were set aside since: offsets that are taken again need files of other names.
     """
 
     next_offset: int
@@ -50,6 +78,13 @@ class Progress:
     log_end_offset: int = 0
     topic_id: str | None = None
     generation: int = 0
+    last_entry: EntryMark | None = None
+    epochs: tuple[EpochStart, ...] = ()
+    truncations: int = 0
+
+    @property
+    def lineage(self) -> Lineage:
+        return Lineage(self.next_offset, self.last_entry, self.epochs)
 
 
 @dataclass(frozen=True)
@@ -65,7 +100,13 @@ class WrittenFile:
 
 @dataclass(frozen=True)
 class Gap:
-    """Offsets that were gone, or a partition that began anew, when a run with on_data_loss=continue came to it."""
+    """What a run with on_data_loss=continue found lost.
+
+    `removed`: the offsets from `start_offset` up to `stop_offset` were gone before they were taken. `truncated`: they were taken,
+    but the log no longer holds them, and their rows were set aside. `re-created` and `rewritten`: the log was taken up to
+    `start_offset`; what is there now begins at `stop_offset` and is another generation. Tables without a column for that, of
+    earlier versions, hold the rows of the last one only: the others were set aside, too.
+    """
 
     topic: str
     partition: int
@@ -76,7 +117,10 @@ class Gap:
 
 @dataclass(frozen=True)
 class Commit:
-    """What one run did, and where all partitions stand after it."""
+    """What one run did, and where all partitions stand after it.
+
+    Of the files `replaced`, the rows that the log no longer holds are in `superseded`, the others in `rewritten`.
+    """
 
     number: int
     run: str
@@ -86,6 +130,13 @@ class Commit:
     files: tuple[WrittenFile, ...] = ()
     damaged: tuple[WrittenFile, ...] = ()
     gaps: tuple[Gap, ...] = ()
+    rewritten: tuple[WrittenFile, ...] = ()
+    superseded: tuple[WrittenFile, ...] = ()
+    replaced: tuple[str, ...] = ()
+
+    @property
+    def staged_files(self) -> tuple[WrittenFile, ...]:
+        return (*self.files, *self.damaged, *self.rewritten, *self.superseded)
 
     def encode(self) -> bytes:
         topics: dict[str, dict[str, Any]] = {}
@@ -101,6 +152,9 @@ class Commit:
             "files": [asdict(file) for file in self.files],
             "damaged": [asdict(file) for file in self.damaged],
             "gaps": [asdict(gap) for gap in self.gaps],
+            "rewritten": [asdict(file) for file in self.rewritten],
+            "superseded": [asdict(file) for file in self.superseded],
+            "replaced": list(self.replaced),
         }
         return (json.dumps(content, indent=1) + "\n").encode()
 
@@ -122,12 +176,25 @@ class Commit:
             tuple(_file(fields) for fields in found["files"]),
             tuple(_file(fields) for fields in found["damaged"]),
             tuple(Gap(**fields) for fields in found["gaps"]),
+            tuple(_file(fields) for fields in found.get("rewritten", ())),
+            tuple(_file(fields) for fields in found.get("superseded", ())),
+            tuple(found.get("replaced", ())),
         )
 
 
 def _progress(fields: dict[str, Any]) -> Progress:
-    newest = fields["newest"]
-    return replace(Progress(**fields), cursor=Cursor(*fields["cursor"]), newest=tuple(newest) if newest else None)
+    newest, last_entry = fields["newest"], fields.get("last_entry")
+    return Progress(
+        fields["next_offset"],
+        Cursor(**fields["cursor"]) if isinstance(fields["cursor"], dict) else Cursor(*fields["cursor"]),
+        tuple(newest) if newest else None,
+        fields["log_end_offset"],
+        fields["topic_id"],
+        fields["generation"],
+        EntryMark(**last_entry) if last_entry else None,
+        tuple(EpochStart(*start) for start in fields.get("epochs", ())),
+        fields.get("truncations", 0),
+    )
 
 
 def _file(fields: dict[str, Any]) -> WrittenFile:
@@ -160,18 +227,42 @@ class CommitLog:
     def read(self, name: str) -> Commit:
         path = f"{COMMITS}/{name}"
         try:
-            return Commit.decode(self.target.read(path))
-        except (ValueError, KeyError, TypeError) as error:
+            commit = Commit.decode(self.target.read(path))
+            _check_names(commit, path)
+            return commit
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise SparkSourceError(BAD_TARGET, f"{self.target.name}/{path}: not a commit of an ingest: {error}") from error
 
     def publish(self, commit: Commit) -> None:
         """From here on the run has happened."""
-        self.target.publish(commit_path(commit.number), commit.encode(), f"{staging_folder(commit.run)}/commit")
-        self.complete(commit)
+        self.target.require_room(file.path for file in commit.staged_files)
+        try:
+            self.target.publish(commit_path(commit.number), commit.encode(), f"{staging_folder(commit.run)}/commit")
+        except SparkSourceError as error:
+            # Of any other error nobody knows whether the commit is there all the same: the next run finds out.
+            if error.code == TARGET_BUSY:
+                self.discard(commit.run)
+            raise
+        try:
+            self.complete(commit)
+        except StorageError as error:
+            if self._is_followed(commit):
+                return
+            text = f"{error}; commit {commit.number} is published all the same, and the next run moves its files"
+            raise StorageError(text, file=error.file) from error
+        if not self.target.staged_are_dead:
+            # What was not proved dead before has lost its number now. What cannot be removed is left for the next run.
+            with suppress(KafkaLogError, OSError):
+                self.settle(commit)
+
+    def _is_followed(self, commit: Commit) -> bool:
+        """Whether another run has published since, and so has completed this one before; its files may be replaced by now."""
+        return any(name > f"{commit.number:020}.json" for name in self.target.list(COMMITS) if name.endswith(".json"))
 
     def complete(self, commit: Commit) -> None:
         """Give the files of a published commit their names; what a killed run has moved already stays."""
-        self.target.move((file.staged, file.path) for file in (*commit.files, *commit.damaged))
+        self.target.move((file.staged, file.path) for file in commit.staged_files)
+        self.target.delete(commit.replaced)
         self.target.remove(staging_folder(commit.run))
 
     def discard(self, run: str) -> None:
@@ -180,12 +271,41 @@ class CommitLog:
             self.target.remove(staging_folder(run))
 
     def settle(self, latest: Commit | None) -> None:
-        """Complete or undo what a killed run has left."""
-        for run in self.target.list(STAGING):
+        """Complete or undo what other runs have left, as far as they cannot publish it any more."""
+        number = 0 if latest is None else latest.number
+        for run in self.target.unfinished(STAGING):
             if latest is not None and run == latest.run:
                 self.complete(latest)
-            else:
+            elif self.target.staged_are_dead or _wanted_number(run) <= number:
                 self.target.remove(staging_folder(run))
+
+
+def _check_names(commit: Commit, path: str) -> None:
+    """ValueError unless a commit moves files of its own run to places in the target, and is what its name says."""
+    if path != commit_path(commit.number):
+        raise ValueError(f"it has the number {commit.number}")
+    if not is_plain(commit.run) or "/" in commit.run:
+        raise ValueError(f"its run is {commit.run!r}, which is not a name")
+    for file in commit.staged_files:
+        if not is_plain(file.staged) or not file.staged.startswith(f"{staging_folder(commit.run)}/"):
+            raise ValueError(f"it names the file {file.staged!r}, which is not below {staging_folder(commit.run)}")
+        if not is_plain(file.path) or file.path.partition("/")[0] == OWN_FOLDER:
+            raise ValueError(f"it moves a file to {file.path!r}, which is not a place for tables below the target")
+    for name in commit.replaced:
+        if not is_plain(name) or not name.startswith(TABLE):
+            raise ValueError(f"it deletes {name!r}, which is not a file of the tables")
+
+
+def run_name(before: Commit | None) -> str:
+    """A name that no other run has, for the one that is to publish the commit after this."""
+    number = 1 if before is None else before.number + 1
+    return f"{number:020}-{time.time_ns() // 1_000_000:013}-{secrets.token_hex(6)}"
+
+
+def _wanted_number(run: str) -> int:
+    """The number that a run's commit was to have; 0 for names that no run has."""
+    found = re.fullmatch(r"([0-9]{20})-[0-9]{13}-[0-9a-f]{12}", run)
+    return int(found[1]) if found else 0
 
 
 def commit_path(number: int) -> str:

@@ -18,6 +18,8 @@ LEVELS: Final = {"zstd": range(-100, 23), "gzip": range(1, 10)}
 DAMAGE_RULES: Final = ("set-aside", "fail")
 LOSS_RULES: Final = ("fail", "continue")
 FILE_BYTES: Final = 256 << 20
+# To move is to copy, which S3 does for up to 5 GiB; a file ends within a row group of what was asked for.
+OBJECT_BYTES: Final = 4 << 30
 RECORD_COLUMNS: Final = ("key", "value", "partition", "offset", "timestamp", "timestampType")
 METADATA_COLUMNS: Final = (
     "leader_epoch",
@@ -46,6 +48,8 @@ OWN_OPTIONS: Final = {
     "minpartitions": "nothing: tasks follow from sizes and cores",
     "maxrecordsperpartition": "nothing: tasks follow from sizes and cores",
     "maxpartitionbytes": "task_bytes",
+    "cores": "nothing: they are those of the executors",
+    "checkcrcs": "nothing: records are always checked",
 }
 
 
@@ -72,6 +76,7 @@ class IngestOptions:
     task_bytes: int | None = None
     payload: PayloadSpec | None = None
     keep_raw: bool = False
+    generation: bool = True  # False on a target whose first run had no such column
 
     def __post_init__(self) -> None:
         for name, allowed in (
@@ -89,6 +94,8 @@ class IngestOptions:
             size = getattr(self, name)
             if size is not None and (not isinstance(size, int) or size < 1):
                 raise bad_option(name, size, "allowed is a whole number above 0")
+        if self.file_bytes > OBJECT_BYTES and "://" in self.target and not self.target.lower().startswith("file:"):
+            raise bad_option("file_bytes", self.file_bytes, f"an object store moves at most {OBJECT_BYTES} bytes at a time")
         for name, value in self.source.items():
             if name.lower() in OWN_OPTIONS:
                 raise bad_option(name, value, f"not an option here; its place is taken by {OWN_OPTIONS[name.lower()]}")
@@ -119,6 +126,7 @@ class IngestOptions:
             "isolation": self.isolation,
             "value": None if self.payload is None else self.payload.as_dict(),
             "keep_raw": self.keep_raw,
+            "generation": self.generation,
         }
 
 

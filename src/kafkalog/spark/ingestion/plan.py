@@ -6,32 +6,51 @@ How far a partition goes is fixed here, from the sizes that the listing gave: wh
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from kafkalog.errors import KafkaLogError, Limits, path_text
-from kafkalog.format import names
-from kafkalog.format.checkpoint import decode_partition_metadata
+from kafkalog.errors import Limits, SegmentChanged, StorageError, path_text
 from kafkalog.kernels import scan
+from kafkalog.log.folders import find_partitions
 from kafkalog.log.headers import replay_transactions
-from kafkalog.log.partition import SMALL_FILE, Partition, Segment
+from kafkalog.log.interrupted import with_finished_segments
+from kafkalog.log.lineage import (
+    Divergence,
+    EntryMark,
+    Lineage,
+    find_divergence,
+    is_in_place,
+    last_entry_before,
+    last_proven,
+    trace,
+)
+from kafkalog.log.partition import Partition, Segment
 from kafkalog.log.transactions import Committed
 from kafkalog.segment.seek import seek_position
 from kafkalog.segment.windows import SegmentWalk
 from kafkalog.storage.store import ByteSource
 
-from ..errors import DATA_LOSS, STORAGE, SparkSourceError
+from ..errors import DATA_LOSS, STORAGE, SparkSourceError, coded, is_passing
 from ..options import Bound, SourceOptions, TopicPartition
-from ..plan import Found, check_one_place, choose_whole_partitions, high_watermarks, offset_range
-from ..splits import HIGHEST, FileSlice, Part, Split, cut, divide, even_bytes, prove_entry
-from .manifest import BEGINNING, Cursor, Gap, Progress
+from ..plan import Found, check_one_place, choose_whole_partitions, offset_range, readable_ends
+from ..splits import HIGHEST, FileSlice, Part, Split, cut, divide, even_bytes
+from .manifest import BEGINNING, Cursor, Gap, Progress, cursor_at
+
+if TYPE_CHECKING:
+    from .tables import Tables
 
 LOGGER = logging.getLogger("kafkalog.spark")
+Result = TypeVar("Result")
 
 # Log bytes of a task: few files from a small run, large ones from a large run, all cores busy in both.
 LEAST_TASK_BYTES: Final = 32 << 20
 MOST_TASK_BYTES: Final = 512 << 20
+# A broker cleans and removes segments in moments.
+TRIES: Final = 6
+PAUSE_SECONDS: Final = 0.2
 
 
 @dataclass(frozen=True)
@@ -41,6 +60,7 @@ class End:
     cursor: Cursor
     next_offset: int
     is_open: bool
+    last_entry: EntryMark | None
 
 
 @dataclass(frozen=True)
@@ -56,6 +76,8 @@ class PartitionPlan:
     log_end_offset: int
     topic_id: str | None
     generation: int
+    truncations: int
+    lineage: Lineage
 
     @property
     def key(self) -> TopicPartition:
@@ -68,76 +90,203 @@ class PartitionPlan:
 
     def progress(self, last_offset: int, reached: Cursor) -> Progress:
         """Where the partition stands when all tasks have ended; they saw records up to `last_offset`, and got to `reached`."""
+        # An end may be known from what came after the listing: no further than what was listed has anything been read.
+        next_offset = max(self.log_end_offset, self.start_offset, last_offset + 1)
+        cursor, newest = self.end.cursor, None
         if not self.end.is_open:
-            next_offset, cursor, newest = self.end.next_offset, self.end.cursor, None
+            next_offset = min(self.end.next_offset, next_offset)
         else:
-            next_offset = max(self.end.next_offset, self.start_offset, last_offset + 1)
-            cursor, newest = (reached if reached > BEGINNING else self.end.cursor), self.newest
-        return Progress(next_offset, cursor, newest, self.log_end_offset, self.topic_id, self.generation)
+            cursor, newest = (reached if reached > BEGINNING else cursor), self.newest
+        log_end_offset = min(self.log_end_offset, next_offset)
+        return Progress(
+            next_offset,
+            cursor,
+            newest,
+            log_end_offset,
+            self.topic_id,
+            self.generation,
+            self.lineage.last_entry,
+            self.lineage.epochs,
+            self.truncations,
+        )
 
 
 @dataclass(frozen=True)
 class IngestPlan:
-    """The partitions that have something new, and offsets that are gone."""
+    """The partitions that have something new, offsets that are gone, and partitions that are left to the next run."""
 
     partitions: tuple[PartitionPlan, ...]
     gaps: tuple[Gap, ...]
+    postponed: tuple[TopicPartition, ...] = ()
+
+    def named_in(self, error: BaseException) -> list[TopicPartition]:
+        """The partitions of which the text of an error names a file; from a Spark task nothing else comes back."""
+        text = str(error)
+        return [each.key for each in self.partitions if f"{path_text(each.found.partition.folder)}/" in text]
 
 
-def plan_ingest(options: SourceOptions, before: Mapping[TopicPartition, Progress]) -> IngestPlan:
-    """What a run has to do after the commits that led to `before`."""
+def plan_ingest(
+    options: SourceOptions,
+    before: Mapping[TopicPartition, Progress],
+    tables: Tables,
+    postponed: Collection[TopicPartition] = (),
+) -> IngestPlan:
+    """What a run has to do after the commits that led to `before`, whose rows are in `tables`.
+
+    Partitions in `postponed` are left to the next run, and so are those that change too fast to be planned.
+    """
     chosen = choose_whole_partitions(options)
     check_one_place(chosen)
-    assigned = {found.key for found in chosen}
-    limits = high_watermarks(chosen) if options.up_to_high_watermark else {}
-    plans: list[PartitionPlan] = []
-    gaps: list[Gap] = []
-    for found in chosen:
-        plan = _plan_partition(found, options, assigned, before.get(found.key), limits.get(found.key, HIGHEST), gaps)
-        if plan is not None:
-            plans.append(plan)
-    return IngestPlan(tuple(plans), tuple(gaps))
+    planner = _Planner(options, {found.key for found in chosen}, readable_ends(chosen, options), tables)
+    plans = [planner.plan_settled(found, before.get(found.key)) for found in chosen if found.key not in postponed]
+    return IngestPlan(
+        tuple(plan for plan in plans if plan is not None), tuple(planner.gaps), (*sorted(postponed), *planner.postponed)
+    )
 
 
-def _plan_partition(
-    found: Found, options: SourceOptions, assigned: set[TopicPartition], before: Progress | None, limit: int, gaps: list[Gap]
-) -> PartitionPlan | None:
-    """What is to be taken of a partition, below the offset `limit`; None where nothing is new."""
+class _Planner:
+    """Plans the partitions of a run, one after the other, and collects what is lost."""
+
+    def __init__(
+        self,
+        options: SourceOptions,
+        assigned: set[TopicPartition],
+        ends: Mapping[TopicPartition, int],
+        tables: Tables,
+    ) -> None:
+        self.options = options
+        self.assigned = assigned
+        self.ends = ends
+        self.tables = tables
+        self.gaps: list[Gap] = []
+        self.postponed: list[TopicPartition] = []
+
+    def plan_settled(self, found: Found, before: Progress | None) -> PartitionPlan | None:
+        """The plan of a partition whose files stay as they were listed; one that never rests is left to the next run."""
+        gap_count = len(self.gaps)
+
+        def plan(listed: Found) -> PartitionPlan | None:
+            del self.gaps[gap_count:]
+            return self.plan(listed, before)
+
+        try:
+            return _at_rest(found, plan)
+        except SparkSourceError as error:
+            if not is_passing(error):
+                raise
+            del self.gaps[gap_count:]
+            self.postponed.append(found.key)
+            return None
+
+    def plan(self, found: Found, before: Progress | None) -> PartitionPlan | None:
+        """What is to be taken of a partition; None where nothing is new."""
+        partition = found.partition
+        _check_whole(partition)
+        newest = _newest(partition)
+        topic_id = partition.topic_id
+        if before is not None and before.newest == newest and before.topic_id == topic_id:
+            return None
+        end_of_log = locate(partition, None)
+        generation = 0 if before is None else before.generation
+        # What was truncated may begin later than it did, too.
+        while before is not None and (gap := self._lost(partition, before, end_of_log, topic_id)) is not None:
+            _accept_loss(partition, gap, self.options, self.tables.options.generation)
+            self.gaps.append(gap)
+            before = _after_loss(before, gap)
+            generation += before is None
+        begin, start, stop = self._range(partition, before)
+        committed = None
+        if self.options.isolation == "read_committed":
+            committed = replay_transactions(partition, Limits()).committed()
+            stop = min(stop, HIGHEST if committed.first_open_offset is None else committed.first_open_offset)
+        if self.ends[found.key] < end_of_log.next_offset:
+            stop = min(stop, self.ends[found.key])
+        if stop < start and not self._has_gap(found.key):  # an end that an earlier run has passed already
+            return None
+        stop = max(stop, start)
+        end = end_of_log if stop == HIGHEST else _end_at(partition, stop)
+        if before is not None and stop == start and end.cursor <= begin and not self._has_gap(found.key):
+            return None  # an end at which an earlier run has stopped
+        lineage = trace(partition, end.next_offset, end.last_entry)
+        if end.last_entry is None and before is not None:  # retention left no entry
+            lineage = before.lineage
+        end_offset, truncations = end_of_log.next_offset, 0 if before is None else before.truncations
+        return PartitionPlan(found, start, begin, end, committed, newest, end_offset, topic_id, generation, truncations, lineage)
+
+    def _range(self, partition: Partition, before: Progress | None) -> tuple[Cursor, int, int]:
+        """The place and the offset at which a run begins, and the offset before which its options let it end."""
+        if before is None:
+            start, stop = offset_range(partition, self.options, self.assigned)
+            return locate(partition, start).cursor if start > partition.start_offset else BEGINNING, start, stop
+        earliest = replace(self.options, starting=Bound("earliest", "startingOffsets"))
+        _, stop = offset_range(partition, earliest, self.assigned)
+        return _place_after(partition, before), before.next_offset, stop
+
+    def _has_gap(self, key: TopicPartition) -> bool:
+        return bool(self.gaps) and (self.gaps[-1].topic, self.gaps[-1].partition) == key
+
+    def _lost(self, partition: Partition, before: Progress, end: End, topic_id: str | None) -> Gap | None:
+        first, wanted = partition.start_offset, before.next_offset
+        is_known = before.topic_id is not None and topic_id is not None
+        if is_known and before.topic_id != topic_id:
+            return Gap(partition.topic, partition.partition, wanted, first, "re-created")
+        if first > wanted:
+            return Gap(partition.topic, partition.partition, wanted, first, "removed")
+        # Headers that damage cuts off from the rest end before what was taken, and did so then.
+        end_offset = end.next_offset if end.next_offset < before.log_end_offset else max(end.next_offset, wanted)
+        found = find_divergence(partition, before.lineage, end_offset, Limits())
+        if found is None and ((is_known and before.epochs) or _noted_place(partition, before) is not None):
+            return None
+        if found is not None and found.offset is not None and is_known and before.epochs:
+            return Gap(partition.topic, partition.partition, found.offset, wanted, "truncated")
+        return self._unlike(partition, before, found, is_known)
+
+    def _unlike(self, partition: Partition, before: Progress, found: Divergence | None, is_known: bool) -> Gap | None:
+        """What is lost of a log whose topic or leader epochs nobody knows: its records are compared with the rows of them.
+
+        `found` is what the log itself shows; compaction may be all that has happened to it.
+        """
+        first, wanted = partition.start_offset, before.next_offset
+        stop = wanted if found is None or found.offset is None else found.offset
+        compared = self.tables.compare(partition, before.generation, stop)
+        offset = compared.first_difference
+        if offset is None and found is not None:
+            offset = found.offset
+        if offset is None:
+            return None if found is None else Gap(partition.topic, partition.partition, wanted, first, "rewritten")
+        if is_known or compared.is_akin:
+            return Gap(partition.topic, partition.partition, offset, wanted, "truncated")
+        return Gap(partition.topic, partition.partition, wanted, first, "re-created")
+
+
+def _at_rest(found: Found, look: Callable[[Found], Result]) -> Result | None:
+    """What a look at a partition gives during which its files did not change; None where it has none any more."""
+    for left in reversed(range(TRIES)):
+        try:
+            with coded():
+                return look(found)
+        except SparkSourceError as error:
+            if not left or not is_passing(error):
+                raise
+            LOGGER.info("%s changed while it was looked at: %s", found.partition, error)
+        time.sleep(PAUSE_SECONDS)
+        listed = _listed_again(found)
+        if listed is None:
+            return None
+        found = listed
+    raise AssertionError("the last try returns or raises")
+
+
+def _listed_again(found: Found) -> Found | None:
+    """The partition as it is now; None where it has no files any more."""
     partition = found.partition
-    _check_whole(partition)
-    newest = _newest(partition)
-    topic_id = _topic_id(partition)
-    if before is not None and before.newest == newest and before.topic_id == topic_id:
-        return None
-    end_of_log = locate(partition, None)
-    generation = 0 if before is None else before.generation
-    if before is not None:
-        lost = _lost(partition, before, end_of_log, topic_id)
-        if lost is not None:
-            _accept_loss(partition, lost, options)
-            gaps.append(lost)
-            generation += lost.reason != "removed"
-            before = replace(before, next_offset=partition.start_offset) if lost.reason == "removed" else None
-    if before is None:
-        start, stop = offset_range(partition, options, assigned)
-        begin = locate(partition, start).cursor if start > partition.start_offset else BEGINNING
-    else:
-        start, begin = before.next_offset, before.cursor
-        _, stop = offset_range(partition, replace(options, starting=Bound("earliest", "startingOffsets")), assigned)
-    committed = None
-    if options.isolation == "read_committed":
-        committed = replay_transactions(partition, Limits()).committed()
-        stop = min(stop, HIGHEST if committed.first_open_offset is None else committed.first_open_offset)
-    if limit < end_of_log.next_offset:
-        stop = min(stop, limit)
-    if stop < start:  # an end that an earlier run has passed already
-        return None
-    end = end_of_log if stop == HIGHEST else replace(locate(partition, stop), next_offset=stop, is_open=False)
-    if before is not None and stop == start and end.cursor <= begin:  # an end at which an earlier run has stopped
-        return None
-    # Behind the high watermark a log may become shorter, and nothing is lost.
-    log_end_offset = min(end_of_log.next_offset, limit)
-    return PartitionPlan(found, start, begin, end, committed, newest, log_end_offset, topic_id, generation)
+    try:
+        listed = find_partitions(partition.store, partition.file or partition.folder)
+    except StorageError:
+        if partition.store.stat(partition.folder) is None or not partition.store.list(partition.folder):
+            return None
+        raise
+    return Found(found.root, with_finished_segments(listed[0], Limits()))
 
 
 def _check_whole(partition: Partition) -> None:
@@ -153,43 +302,49 @@ def _newest(partition: Partition) -> tuple[int, int, int] | None:
     return log.base_offset, log.size, log.mtime_ns
 
 
-def _topic_id(partition: Partition) -> str | None:
-    """The identity that brokers since 2.8 give a topic: one that was deleted and made anew has another."""
-    for stored in partition.files:
-        if stored.kind == names.PARTITION_METADATA:
-            try:
-                return decode_partition_metadata(partition.store.read_small(stored.path, SMALL_FILE)).topic_id
-            except KafkaLogError:
-                return None
-    return None
-
-
 # -- loss --------------------------------------------------------------------------------------------------------------------
 
 
-def _lost(partition: Partition, before: Progress, end: End, topic_id: str | None) -> Gap | None:
-    first, wanted = partition.start_offset, before.next_offset
-    if before.topic_id is not None and topic_id is not None and before.topic_id != topic_id:
-        return Gap(partition.topic, partition.partition, wanted, first, "re-created")
-    if end.next_offset < before.log_end_offset:
-        return Gap(partition.topic, partition.partition, wanted, end.next_offset, "shorter")
-    if first > wanted:
-        return Gap(partition.topic, partition.partition, wanted, first, "removed")
+def _after_loss(before: Progress, gap: Gap) -> Progress | None:
+    """Where a run goes on that accepts the loss, and what is known of the log up to there; None where it is another log."""
+    if gap.reason == "removed":
+        return replace(before, next_offset=gap.stop_offset, cursor=BEGINNING, last_entry=None, epochs=())
+    if gap.reason == "truncated":
+        left = replace(before, next_offset=gap.start_offset, cursor=BEGINNING, last_entry=None)
+        epochs = tuple(start for start in before.epochs if start.start_offset < gap.start_offset)
+        return replace(left, epochs=epochs, truncations=before.truncations + 1)
     return None
 
 
-def _accept_loss(partition: Partition, gap: Gap, options: SourceOptions) -> None:
+def _accept_loss(partition: Partition, gap: Gap, options: SourceOptions, has_generations: bool) -> None:
     """Raise, or with on_data_loss=continue only say, what is missing."""
-    what = {
-        "removed": f"the log now begins at {gap.stop_offset}; retention removed what was before",
-        "shorter": f"the log now ends at {gap.stop_offset}; it was truncated, or deleted and made anew",
-        "re-created": "the topic has another id; it was deleted and made anew",
+    taken, now = gap.start_offset, gap.stop_offset
+    again = "it is taken from its beginning, as the next generation"
+    if not has_generations:
+        again = "the rows taken of it are moved to _superseded, and it is taken from its beginning"
+    what, how = {
+        "removed": (
+            f"was taken up to offset {taken}, but the log now begins at {now}: retention or DeleteRecords removed offsets "
+            f"{taken} to {now - 1} before they were taken",
+            "what is there is taken",
+        ),
+        "truncated": (
+            f"was taken up to offset {now}, but the log was truncated to {taken} since: the rows of offsets {taken} to {now - 1} "
+            "are of records that it no longer holds",
+            f"these rows are moved to _superseded, and the log is taken from {taken} on",
+        ),
+        "re-created": (
+            f"was taken up to offset {taken}, but is another log now: the topic was deleted and created again, or emptied",
+            again,
+        ),
+        "rewritten": (
+            f"was taken up to offset {taken}, but the log has other content there now",
+            again,
+        ),
     }[gap.reason]
-    text = f"{partition} was taken up to offset {gap.start_offset}, but {what}"
     if options.fail_on_data_loss:
-        how = "what is there is taken" if gap.reason == "removed" else "it is taken from its beginning, as another log"
-        raise SparkSourceError(DATA_LOSS, f"{text}; with on_data_loss=continue {how}")
-    LOGGER.warning("%s; going on", text)
+        raise SparkSourceError(DATA_LOSS, f"{partition} {what}; with --on-data-loss continue {how}")
+    LOGGER.warning("%s %s; %s", partition, what, how)
 
 
 # -- places ------------------------------------------------------------------------------------------------------------------
@@ -197,34 +352,88 @@ def _accept_loss(partition: Partition, gap: Gap, options: SourceOptions) -> None
 
 def locate(partition: Partition, offset: int | None) -> End:
     """Where the first entry that reaches `offset` begins; without one, or without an offset, where the whole entries end."""
-    start = partition.start_offset
     for segment in reversed(partition.segments):
         if offset is not None and segment.base_offset > offset:
             continue
         with partition.open_log(segment) as source:
-            position, last = _walk(partition, segment, source, offset)
-        return End(Cursor(segment.base_offset, position), max(last + 1, segment.base_offset, start), is_open=True)
-    return End(BEGINNING, start, is_open=True)
+            position, last_entry = _walk(partition, segment, source, offset)
+            cursor = cursor_at(segment.base_offset, position, source)
+        # A header alone may lie: an offset too high would pass over records that are still to come.
+        last = -1 if last_entry is None else last_entry.last_offset
+        next_offset = max(last + 1, segment.base_offset, partition.start_offset)
+        if last_entry is None:
+            last_entry = last_entry_before(partition, next_offset, Limits())
+        return End(cursor, next_offset, True, last_entry)
+    return End(BEGINNING, partition.start_offset, True, None)
 
 
-def _walk(partition: Partition, segment: Segment, source: ByteSource, offset: int | None) -> tuple[int, int]:
-    """The position looked for, and the last offset before it that a checksum vouches for, -1 without one."""
+def _walk(partition: Partition, segment: Segment, source: ByteSource, offset: int | None) -> tuple[int, EntryMark | None]:
+    """The position looked for, and the last entry before it whose checksum matches."""
     size = min(segment.log.size, source.size)
     index = segment.siblings.get("index")
     wanted = HIGHEST if offset is None else offset
-    start = seek_position(source, partition.store, index.path if index else None, segment.base_offset, wanted, Limits())
-    walk = SegmentWalk(source, start if start <= size else 0, size, Limits())
-    last = -1
+    path = index.path if index else None
+    start = seek_position(source, partition.store, path, segment.base_offset, wanted, Limits(), stop=size)
+    walk = SegmentWalk(source, start, size, Limits())
+    last = None
     for fields in walk.headers():
         reaching = (fields[scan.LAST_OFFSET] >= wanted).nonzero()[0]
         if offset is not None and len(reaching):
             return int(fields[scan.POSITION, reaching[0]]), last
-        for row in range(fields.shape[1] - 1, -1, -1):
-            # A header alone may lie: an offset too high would pass over records that are still to come.
-            if prove_entry(source, int(fields[scan.POSITION, row]), segment) is not None:
-                last = int(fields[scan.LAST_OFFSET, row])
-                break
+        last = last_proven(segment, source, fields) or last
     return walk.position, last
+
+
+def check_ends(plans: Sequence[PartitionPlan]) -> None:
+    """SegmentChanged where a log was truncated and written again while it was read; compaction does no harm to what was read."""
+    for plan in plans:
+        mark, found = plan.end.last_entry, plan.found
+        try:
+            if mark is None or is_in_place(found.partition, mark, Limits()):
+                continue
+        except StorageError:  # removed by now; it was read to its end all the same
+            continue
+        listed = _listed_again(found)
+        if listed is not None and _at_rest(listed, partial(_has_left, plan.lineage)):
+            path = next(segment.log.path for segment in found.partition.segments if segment.base_offset == mark.segment)
+            expected = "the entry that was read"
+            raise SegmentChanged("changed", file=path, position=mark.position, expected=expected, found="another")
+
+
+def _has_left(read: Lineage, found: Found) -> bool:
+    """Whether the log no longer holds what was read of it."""
+    end_offset = locate(found.partition, None).next_offset
+    return find_divergence(found.partition, read, end_offset, Limits()) is not None
+
+
+def _end_at(partition: Partition, offset: int) -> End:
+    """Where a run stops that ends before `offset`."""
+    return End(locate(partition, offset).cursor, offset, False, last_entry_before(partition, offset, Limits()))
+
+
+def _place_after(partition: Partition, before: Progress) -> Cursor:
+    """Where to go on: the place that was noted, if what lies before it proves that the file is the same, else looked for."""
+    noted = _noted_place(partition, before)
+    if noted is not None:
+        return noted
+    if before.next_offset <= partition.start_offset:
+        return BEGINNING
+    return locate(partition, before.next_offset).cursor
+
+
+def _noted_place(partition: Partition, before: Progress) -> Cursor | None:
+    """The place where an earlier run has stopped, if the last entry that it took and the bytes before the place are still there.
+
+    Bytes alone prove little: large values may all end alike.
+    """
+    if before.last_entry is None or not is_in_place(partition, before.last_entry, Limits()):
+        return None
+    for segment in partition.segments:
+        if segment.base_offset == before.cursor.segment and before.cursor.position <= segment.log.size:
+            with partition.open_log(segment) as source:
+                if cursor_at(segment.base_offset, before.cursor.position, source).proof == before.cursor.proof:
+                    return before.cursor
+    return None
 
 
 # -- tasks -------------------------------------------------------------------------------------------------------------------
@@ -268,16 +477,11 @@ def _slices(plan: PartitionPlan, target: int) -> Iterator[FileSlice]:
         for piece in cut(partition, segment, target):
             behind = not plan.end.is_open and Cursor(segment.base_offset, piece.start) > plan.end.cursor
             if piece.stop > skip and not behind:
-                yield replace(piece, start=max(piece.start, skip))
+                cut_off = piece.start < skip
+                first_offset = max(piece.first_offset, plan.start_offset) if cut_off else piece.first_offset
+                yield replace(piece, start=max(piece.start, skip), first_offset=first_offset)
 
 
 def _skipped_bytes(plan: PartitionPlan, segment: Segment) -> int:
-    """What an earlier run has taken of the segment, if the entry behind it proves that the file is still the same."""
-    position = plan.begin.position
-    if segment.base_offset != plan.begin.segment or not 0 < position <= segment.log.size:
-        return 0
-    if position == segment.log.size:
-        return position
-    with plan.found.partition.open_log(segment) as source:
-        bounds = prove_entry(source, position, segment)
-    return position if bounds is not None and bounds[0] <= plan.start_offset else 0
+    """What an earlier run has taken of the segment."""
+    return plan.begin.position if segment.base_offset == plan.begin.segment else 0

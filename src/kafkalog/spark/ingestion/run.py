@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-import secrets
+import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from typing import Final
 
 from kafkalog.errors import path_text
 
-from ..errors import BAD_TARGET, SparkSourceError, bad_option, coded
+from ..errors import BAD_TARGET, SparkSourceError, bad_option, coded, is_passing
 from ..options import TopicPartition
 from ..splits import Split
 from .executors import Executor, OnProgress
-from .manifest import BEGINNING, Commit, CommitLog, Progress
+from .manifest import BEGINNING, Commit, CommitLog, Progress, run_name
 from .options import IngestOptions
-from .plan import IngestPlan, cut_tasks, new_bytes, plan_ingest
+from .plan import PAUSE_SECONDS, TRIES, IngestPlan, check_ends, cut_tasks, new_bytes, plan_ingest
 from .summary import IngestSummary, PartitionSummary
+from .tables import SetAside, Tables
 from .target import is_within, open_target
 from .values import check_values, with_schema
-from .writing import IngestTask, PartitionResult, TaskResult
+from .writing import GENERATION, Edition, IngestTask, PartitionResult, TaskResult
 
+LOGGER = logging.getLogger("kafkalog.spark")
 OnExecutor = Callable[[], Executor]
+# How often files of a partition may change under the tasks of a run, at the cost of all its work, before it is postponed.
+PATIENCE: Final = 2
 
 
 @dataclass
@@ -37,6 +44,21 @@ class _Run:
     def progress(self) -> Mapping[TopicPartition, Progress]:
         return {} if self.before is None else self.before.progress
 
+    @property
+    def commit_number(self) -> int:
+        return 1 if self.before is None else self.before.number + 1
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """What a run has staged: all that its commit names."""
+
+    run: _Run
+    plan: IngestPlan
+    results: Sequence[TaskResult]
+    seen: Mapping[TopicPartition, PartitionResult]
+    commit: Commit
+
 
 def run_ingest(
     options: IngestOptions, make_executor: OnExecutor, on_progress: OnProgress, *, dry_run: bool = False
@@ -50,33 +72,66 @@ def run_ingest(
         log = CommitLog(target)
         if dry_run:
             run = _agreed(_Run("", target.name, options, log.latest()))
-            return _foreseen(run, plan_ingest(options.source_options(), run.progress), time.monotonic() - begin)
+            plan = _plan(run, Tables(target, run.options))
+            return _foreseen(run, plan, time.monotonic() - begin)
         with target.lock():
-            name = f"{time.time_ns() // 1_000_000:013}-{secrets.token_hex(6)}"
-            run = _agreed(_Run(name, target.name, options, log.latest()))
+            before = log.latest()
+            run = _agreed(_Run(run_name(before), target.name, options, before))
             log.settle(run.before)
-            return _take(run, log, make_executor, on_progress, begin)
+            return _take(run, log, cache(make_executor), on_progress, begin)
 
 
 def _take(run: _Run, log: CommitLog, make_executor: OnExecutor, on_progress: OnProgress, begin: float) -> IngestSummary:
-    source = run.options.source_options()
-    plan = plan_ingest(source, run.progress)
-    if not plan.partitions:
-        return IngestSummary(run.target, None, seconds=time.monotonic() - begin)
+    """Stage and publish what is new. Where files change under the tasks, plan again, at last without those partitions."""
+    changed: Counter[TopicPartition] = Counter()
+    tables = Tables(log.target, run.options)
+    while True:
+        plan = _plan(run, tables, [key for key, count in changed.items() if count >= PATIENCE])
+        if not plan.partitions:
+            return IngestSummary(run.target, None, postponed=_names(plan.postponed), seconds=time.monotonic() - begin)
+        try:
+            with coded():
+                taken = _stage(run, plan, tables, make_executor, on_progress)
+            break
+        except BaseException as error:
+            log.discard(run.name)
+            named = plan.named_in(error) if is_passing(error) else []
+            if not named:
+                raise
+            LOGGER.info("the log changed while it was read, trying again: %s", error)
+            changed.update(named)
+        time.sleep(PAUSE_SECONDS)
+    log.publish(taken.commit)
+    return _summary(taken, time.monotonic() - begin)
+
+
+def _plan(run: _Run, tables: Tables, postponed: Sequence[TopicPartition] = ()) -> IngestPlan:
+    """What is new; where a partition is deleted while all of them are listed, they are listed again."""
+    for left in reversed(range(TRIES)):
+        try:
+            with coded():
+                return plan_ingest(run.options.source_options(), run.progress, tables, postponed)
+        except SparkSourceError as error:
+            if not left or not is_passing(error):
+                raise
+        time.sleep(PAUSE_SECONDS)
+    raise AssertionError("the last try returns or raises")
+
+
+def _stage(run: _Run, plan: IngestPlan, tables: Tables, make_executor: OnExecutor, on_progress: OnProgress) -> _Taken:
+    """Write everything that is new where no reader looks."""
     run = replace(run, options=with_schema(run.options, plan.partitions))
     results: list[TaskResult] = []
     if new_bytes(plan.partitions):
         executor = make_executor()
+        source = run.options.source_options()
         tasks = _tasks(run, plan, cut_tasks(plan.partitions, source, executor.cores, run.options.task_bytes))
-        try:
-            results = executor.run(tasks, on_progress)
-        except BaseException:
-            log.discard(run.name)
-            raise
+        results = executor.run(tasks, on_progress)
+    check_ends(plan.partitions)
+    before = {key: progress.generation for key, progress in run.progress.items()}
+    aside = tables.set_aside(plan.gaps, before, run.name, run.commit_number)
     seen = _seen(plan, results)
-    commit = _commit(run, plan, results, seen)
-    log.publish(commit)
-    return _summary(run, commit, plan, results, seen, time.monotonic() - begin)
+    return _Taken(run, plan, results, seen, _commit(run, plan, results, seen, aside))
 
 
 def _check_places(options: IngestOptions) -> None:
@@ -92,13 +147,15 @@ def _agreed(run: _Run) -> _Run:
     before = run.before
     if before is None:
         return run
+    if not before.settings.get(GENERATION, False):  # tables that an earlier kafkalog has begun
+        run = replace(run, options=replace(run.options, generation=False))
     found = before.settings.get("value")
     payload = run.options.payload
     if payload is not None and found is not None and payload.schema is None:
         same = replace(payload, schema=found["schema"], is_inferred=found["is_inferred"])
         run = replace(run, options=replace(run.options, payload=same))
     for name, value in run.options.settings().items():
-        stored = before.settings.get(name)
+        stored = before.settings.get(name, False)
         if stored != value:
             raise SparkSourceError(
                 BAD_TARGET,
@@ -114,8 +171,8 @@ def _tasks(run: _Run, plan: IngestPlan, splits: Sequence[Split]) -> list[IngestT
     for number, split in enumerate(splits):
         keys = {(part.topic, part.partition) for part in split.parts}
         claims = {key: (plans[key].begin, plans[key].until) for key in keys}
-        generations = {key: plans[key].generation for key in keys}
-        tasks.append(IngestTask(number, run.name, split, run.options, claims, generations))
+        editions = {key: Edition(plans[key].generation, plans[key].truncations) for key in keys}
+        tasks.append(IngestTask(number, run.name, split, run.options, claims, editions))
     return tasks
 
 
@@ -128,11 +185,15 @@ def _seen(plan: IngestPlan, results: Sequence[TaskResult]) -> dict[TopicPartitio
 
 
 def _commit(
-    run: _Run, plan: IngestPlan, results: Sequence[TaskResult], seen: Mapping[TopicPartition, PartitionResult]
+    run: _Run,
+    plan: IngestPlan,
+    results: Sequence[TaskResult],
+    seen: Mapping[TopicPartition, PartitionResult],
+    aside: SetAside,
 ) -> Commit:
     after = {each.key: each.progress(seen[each.key].last_offset, seen[each.key].reached) for each in plan.partitions}
     return Commit(
-        1 if run.before is None else run.before.number + 1,
+        run.commit_number,
         run.name,
         time.time_ns() // 1_000_000,
         run.options.settings(),
@@ -140,23 +201,20 @@ def _commit(
         tuple(sorted((file for result in results for file in result.files), key=lambda file: file.path)),
         tuple(sorted((file for result in results for file in result.damaged), key=lambda file: file.path)),
         plan.gaps,
+        aside.rewritten,
+        aside.superseded,
+        aside.replaced,
     )
 
 
-def _summary(
-    run: _Run,
-    commit: Commit,
-    plan: IngestPlan,
-    results: Sequence[TaskResult],
-    seen: Mapping[TopicPartition, PartitionResult],
-    seconds: float,
-) -> IngestSummary:
+def _summary(taken: _Taken, seconds: float) -> IngestSummary:
+    commit, results = taken.commit, taken.results
     reasons: dict[str, int] = {}
     for result in results:
         for reason, count in result.reasons.items():
             reasons[reason] = reasons.get(reason, 0) + count
     return IngestSummary(
-        run.target,
+        taken.run.target,
         commit.number,
         records=sum(file.records for file in commit.files),
         log_bytes=sum(result.log_bytes for result in results),
@@ -164,16 +222,22 @@ def _summary(
         files=len(commit.files),
         tasks=len(results),
         partitions=tuple(
-            PartitionSummary(*each.key, each.start_offset, commit.progress[each.key].next_offset, seen[each.key].records)
-            for each in plan.partitions
+            PartitionSummary(*each.key, each.start_offset, commit.progress[each.key].next_offset, taken.seen[each.key].records)
+            for each in taken.plan.partitions
         ),
         damaged_ranges=sum(file.records for file in commit.damaged),
         damaged_bytes=sum(result.damaged_bytes for result in results),
         damaged_reasons=reasons,
         undecoded=sum(result.undecoded for result in results),
+        superseded=sum(file.records for file in commit.superseded),
         gaps=commit.gaps,
+        postponed=_names(taken.plan.postponed),
         seconds=seconds,
     )
+
+
+def _names(partitions: Sequence[TopicPartition]) -> tuple[str, ...]:
+    return tuple(f"{topic}-{partition}" for topic, partition in partitions)
 
 
 def _foreseen(run: _Run, plan: IngestPlan, seconds: float) -> IngestSummary:
@@ -185,6 +249,7 @@ def _foreseen(run: _Run, plan: IngestPlan, seconds: float) -> IngestSummary:
         log_bytes=new_bytes(plan.partitions),
         partitions=tuple(partitions),
         gaps=plan.gaps,
+        postponed=_names(plan.postponed),
         dry_run=True,
         seconds=seconds,
     )

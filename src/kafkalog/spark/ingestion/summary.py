@@ -24,7 +24,8 @@ class IngestSummary:
     """The end of a run. `commit` is the number of what it published, None where there was nothing new.
 
     `log_bytes` were read, `parquet_bytes` written. `damaged_ranges` were set aside, `damaged_reasons` says why; `undecoded`
-    values are kept as bytes in `value_raw`.
+    values are kept as bytes in `value_raw`; `superseded` rows of truncated logs were moved out of the tables. `postponed`
+    partitions changed so fast beside a broker that they are left to the next run.
     """
 
     target: str
@@ -39,7 +40,9 @@ class IngestSummary:
     damaged_bytes: int = 0
     damaged_reasons: dict[str, int] = field(default_factory=dict)
     undecoded: int = 0
+    superseded: int = 0
     gaps: tuple[Gap, ...] = ()
+    postponed: tuple[str, ...] = ()
     dry_run: bool = False
     seconds: float = 0.0
 

@@ -1,21 +1,24 @@
 """What a task does: read its split, sort the records by topic and day, and write them as Parquet where no reader looks yet.
 
 Files are named after their first record, as Kafka names its segments: `orders-0-00000000000000004711.parquet`. A record is in one
-file only, so the name is unique in its folder, and the same however often the task is run.
+file only, so the name is unique in its folder, and the same however often the task is run. An offset that is taken again, after
+a truncation, is in a file of another name: the old one may be deleted by a run that was stopped long before, and goes on.
 """
 
 from __future__ import annotations
 
+import hashlib
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from itertools import accumulate
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kafkalog.errors import StorageError, path_text
+from kafkalog.errors import SegmentChanged, StorageError, path_text
 from kafkalog.format.batch import LOG_OVERHEAD
 from kafkalog.log.reading import ReadOptions
 from kafkalog.log.report import Dropped, ReadReport
@@ -28,15 +31,19 @@ from kafkalog.tables.schemas import find_table
 from ..errors import coded
 from ..garbage import freeze_garbage
 from ..options import TopicPartition
-from ..slices import as_partition, check_unchanged, damaged_content
+from ..replaced import open_part
+from ..slices import as_partition, damaged_content
 from ..splits import FileSlice, Part, Split
 from .buckets import split_by_time
-from .manifest import BEGINNING, TABLE, Cursor, WrittenFile, staging_folder
+from .manifest import BEGINNING, TABLE, Cursor, WrittenFile, cursor_at, staging_folder
 from .options import IngestOptions
+from .places import NAME_BYTES
 from .target import Target, open_target
 from .values import ValueColumns
 
 DAMAGED: Final = "_damaged"
+GENERATION: Final = "generation"
+DIGEST_LETTERS: Final = 16
 # Rows are held back until they fill a row group; all files of a task together hold at most HELD_BYTES.
 ROW_GROUP_BYTES: Final = 64 << 20
 HELD_BYTES: Final = 192 << 20
@@ -44,7 +51,16 @@ OPEN_FILES: Final = 100
 # Measured on 200 byte records: smaller and faster than snappy and lz4; level 1 is half the size, and takes twice the time.
 ZSTD_LEVEL: Final = -7
 # Dictionaries and minima of keys and values cost time and save nothing; readers prune by the others.
-DICTIONARY_COLUMNS: Final = ("partition", "timestampType", "leader_epoch", "producer_id", "producer_epoch", "codec", "file")
+DICTIONARY_COLUMNS: Final = (
+    "partition",
+    "timestampType",
+    "leader_epoch",
+    "producer_id",
+    "producer_epoch",
+    "codec",
+    "file",
+    GENERATION,
+)
 # Rising numbers cost a fraction of a byte as differences.
 DELTA_COLUMNS: Final = ("offset", "timestamp", "sequence", "base_offset", "position")
 STATISTICS_COLUMNS: Final = ("partition", "offset", "timestamp", "timestampType", "leader_epoch", "producer_id", "base_offset")
@@ -63,6 +79,13 @@ DAMAGED_SCHEMA: Final = pa.schema(
 )
 
 
+class Edition(NamedTuple):
+    """Which log of a partition records are of: how often its topic was created again, and how often it was truncated since."""
+
+    generation: int = 0
+    truncations: int = 0
+
+
 @dataclass(frozen=True)
 class IngestTask:
     """A split, and which damage of each partition is to be told: from one cursor on, up to another."""
@@ -72,7 +95,7 @@ class IngestTask:
     split: Split
     options: IngestOptions
     claims: dict[TopicPartition, tuple[Cursor, Cursor | None]]
-    generations: dict[TopicPartition, int]
+    editions: dict[TopicPartition, Edition]
 
 
 @dataclass
@@ -131,25 +154,26 @@ def _take_part(
 ) -> Iterable[dict[str, Any]]:
     """Write the records of a part; the rows of what is damaged in it."""
     report = ReadReport()
-    for piece in part.slices:
-        check_unchanged(store, piece)
     seen = PartitionResult()
-    for batch in _read(part, store, task.options, report):
-        if writer.values is not None:
-            batch, undecoded = writer.values.decode(batch)
-            result.undecoded += undecoded
-        seen.add(writer.write(part, batch))
-    for piece in part.slices:
-        # One that is gone by now was read to its end all the same.
-        if store.stat(piece.path) is not None:
-            check_unchanged(store, piece)
-    if report.unread:  # a file that cannot be read is no damage: another run may have it
-        raise StorageError(report.unread[0])
-    seen.reached = _reached(part, store, report)
-    key = (part.topic, part.partition)
-    result.partitions.setdefault(key, PartitionResult()).add(seen)
-    result.log_bytes += part.bytes
-    return list(_damage_rows(part, store, report, seen.reached, task, result))
+    with ExitStack() as stack:
+        part, held = open_part(part, store, stack, lambda what: _plan_again(part, what))
+        for batch in _read(part, held, task.options, report):
+            if writer.values is not None:
+                batch, undecoded = writer.values.decode(batch)
+                result.undecoded += undecoded
+            seen.add(writer.write(part, batch))
+        if report.unread:  # a file that cannot be read is no damage: another run may have it
+            raise StorageError(report.unread[0])
+        seen.reached = _reached(part, held, report)
+        key = (part.topic, part.partition)
+        result.partitions.setdefault(key, PartitionResult()).add(seen)
+        result.log_bytes += part.bytes
+        return list(_damage_rows(part, held, report, seen.reached, task, result))
+
+
+def _plan_again(part: Part, what: str) -> None:
+    """What was removed since planning is for a new plan to see."""
+    raise SegmentChanged("changed", file=f"{part.folder}/", expected="the offsets of the plan", found=what)
 
 
 def _read(part: Part, store: Store, options: IngestOptions, report: ReadReport) -> Iterator[pa.RecordBatch]:
@@ -171,7 +195,8 @@ def _reached(part: Part, store: Store, report: ReadReport) -> Cursor:
     tails = [tail.position for tail in report.tails if tail.file == last.path]
     if last.next_base_offset is None:
         tails += [dropped.position for dropped in report.dropped if _is_unsettled(dropped, last, store)]
-    return Cursor(_segment(last), min([last.stop, *tails]))
+    with store.open(last.path) as source:
+        return cursor_at(_segment(last), min([last.stop, *tails]), source)
 
 
 def _is_unsettled(dropped: Dropped, last: FileSlice, store: Store) -> bool:
@@ -252,8 +277,11 @@ class RecordWriter:
 
     def write(self, part: Part, batch: pa.RecordBatch) -> PartitionResult:
         """Write records of a part; which offsets they have."""
+        if self.task.options.generation:
+            generation = pa.scalar(self._edition(part).generation, pa.int32())
+            batch = batch.append_column(pa.field(GENERATION, pa.int32()), pa.repeat(generation, batch.num_rows))
         for path, rows in split_by_time(batch, self.task.options.by):
-            self._add(part, f"{TABLE}{escaped(part.topic)}/{path}", rows)
+            self._add(part, f"{topic_folder(part.topic)}/{path}", rows)
         offsets = batch.column("offset")
         if not len(offsets):
             return PartitionResult()
@@ -274,12 +302,13 @@ class RecordWriter:
 
     def _begin(self, part: Part, path: str, rows: pa.RecordBatch) -> _OpenFile:
         first = rows.column("offset")[0].as_py()
-        generation = self.task.generations.get((part.topic, part.partition), 0)
-        again = f"-{generation}" if generation else ""
-        name = f"{visible(part.topic)}-{part.partition}{again}-{first:020}.parquet"
+        name = file_name(part.topic, part.partition, self._edition(part), first)
         staged = f"{self.folder}/{self.count:06}.parquet"
         self.count += 1
         return _OpenFile(self.target, f"{path}/{name}", staged, rows.schema, self.task.options, self.stack)
+
+    def _edition(self, part: Part) -> Edition:
+        return self.task.editions.get((part.topic, part.partition), Edition())
 
     def _finish(self, path: str) -> None:
         file = self.open.pop(path)
@@ -355,10 +384,35 @@ _ESCAPED: Final = frozenset("\"#%'*/:=?\\{}[]^\x7f") | {chr(code) for code in ra
 
 def escaped(topic: str) -> str:
     """A topic as the value in the name of a partition folder, spelled as Hive and Spark do."""
-    return "".join(f"%{ord(letter):02X}" if letter in _ESCAPED else letter for letter in path_text(topic))
+    return "".join(_escaped_letters(topic))
 
 
-def visible(topic: str) -> str:
-    """The same for the name of a file: readers pass over what begins with `_` or `.`."""
-    text = escaped(topic)
-    return f"%{ord(text[0]):02X}{text[1:]}" if text[0] in "_." else text
+def _escaped_letters(topic: str) -> list[str]:
+    return [f"%{ord(letter):02X}" if letter in _ESCAPED else letter for letter in path_text(topic)]
+
+
+def topic_folder(topic: str) -> str:
+    """The folder of a topic's table. Every name that Kafka allows fits whole; of a longer one the value is cut, and marked."""
+    return f"{TABLE}{_fitting(topic, _escaped_letters(topic), NAME_BYTES - len(TABLE))}"
+
+
+def file_name(topic: str, partition: int, edition: Edition, first_offset: int) -> str:
+    """The name of a file after its first record; of a long topic the front, and a digest."""
+    generation = f"-{edition.generation}" if edition.generation else ""
+    truncations = f"-t{edition.truncations}" if edition.truncations else ""
+    rest = f"-{partition}{generation}-{first_offset:020}{truncations}.parquet"
+    letters = _escaped_letters(topic)
+    if letters[0] in ("_", "."):  # readers pass over what begins so
+        letters[0] = f"%{ord(letters[0]):02X}"
+    return _fitting(topic, letters, NAME_BYTES - len(rest)) + rest
+
+
+def _fitting(topic: str, letters: Sequence[str], limit: int) -> str:
+    """The letters, if they are of at most `limit` bytes; else as many whole ones as leave room for a digest of the topic."""
+    sizes = [len(letter.encode("utf-8", "surrogateescape")) for letter in letters]
+    if sum(sizes) <= limit:
+        return "".join(letters)
+    digest = f"~{hashlib.sha256(topic.encode('utf-8', 'surrogateescape')).hexdigest()[:DIGEST_LETTERS]}"
+    room = limit - len(digest)
+    count = sum(size <= room for size in accumulate(sizes))
+    return "".join(letters[:count]) + digest

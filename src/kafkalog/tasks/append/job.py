@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kafkalog.errors import UsageError
+from kafkalog.storage.beside import name_beside
 from kafkalog.storage.fs import Fs
 from kafkalog.storage.publish import make_folders, publish_files
 
@@ -17,13 +18,16 @@ from .writing import Start
 
 BEGUN, DONE = "begun", "done"
 SMALL_FILE = 64 << 20
+# Of so many sources a target knows at least that they were appended: some 3 MB, read and written twice by an append.
+SOURCES_KEPT = 10_000
 
 
 @dataclass
 class Job:
     """Sources and options, and what was settled when it began: the time, the producer, and where it begins in each partition.
 
-    `starts` has None for a partition that was not there; such a one appears complete.
+    `starts` has None for a partition that was not there; such a one appears complete. `reads` says from which position each
+    source is read, None for one that was appended before. `before` are the finished jobs before this one, the oldest first.
     """
 
     request: dict[str, Any]
@@ -32,55 +36,88 @@ class Job:
     starts: dict[str, Start | None]
     state: str = BEGUN
     result: dict[str, Any] = field(default_factory=dict)
+    reads: list[int | None] = field(default_factory=list)
+    before: list[Job] = field(default_factory=list)
 
-    def is_finished(self, request: Mapping[str, Any]) -> bool:
-        """Whether this is the job of a request, done, that told what it read."""
-        is_known = all("modified_ns" in source for source in request["sources"])
-        return self.state == DONE and self.request == request and is_known
+    def is_of(self, request: Mapping[str, Any]) -> bool:
+        """Whether this is the job of a request. A source is named here by its path: what it held is seen when it is compared."""
+        return _options(self.request) == _options(request) and _sources(self.request) == _sources(request)
+
+    def finished(self) -> Iterator[Job]:
+        """This job and those before it, as far as they were done; the newest first."""
+        if self.state == DONE:
+            yield self
+        yield from reversed(self.before)
+
+    def ends(self) -> dict[str, int]:
+        """Where each partition ended when the job was done; the folders by name."""
+        parts = self.result.get("partitions", ())
+        return {os.path.basename(part["folder"]): part["end_offset"] for part in parts if part["end_offset"] >= 0}
+
+
+def _options(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Those that decide the bytes; how many partitions there are is in `Job.starts`."""
+    return {"again": False, **{name: value for name, value in request.items() if name not in ("sources", "partitions")}}
+
+
+def _sources(request: Mapping[str, Any]) -> list[tuple[object, ...]]:
+    return [(source.get("path"), source.get("rows")) for source in request["sources"]]
 
 
 class JobFile:
-    """The job that last wrote to a partition or a topic, in a file beside it that brokers do not look at."""
+    """The jobs that wrote to a partition or a topic, in a file beside it that brokers do not look at."""
 
     def __init__(self, fs: Fs, folder: str, name: str) -> None:
         self.fs = fs
         self.folder = folder
-        self.name = f".{name}.append.json"
+        self.target = name
+        self.name = name_beside(name, ".append.json", ".")
         self.path = os.path.join(folder, self.name)
 
     def read(self) -> Job | None:
         if self.fs.kind(self.path) != "file":
             return None
         try:
-            told = json.loads(self.fs.read(self.path, 0, SMALL_FILE))
-            starts = {name: None if start is None else Start(*start) for name, start in told.pop("starts").items()}
-            return Job(**told, starts=starts)
+            fields = json.loads(self.fs.read(self.path, 0, SMALL_FILE))
+            before = [_job(each) for each in fields.pop("before", ())]
+            return replace(_job(fields), before=before)
         except (ValueError, TypeError, KeyError, AttributeError):
             raise UsageError(f"{self.path}: not what an append wrote there; move it away") from None
 
     def write(self, job: Job) -> None:
         make_folders(self.fs, self.folder)
-        publish_files(self.fs, self.folder, {self.name: [json.dumps(vars(job), indent=1).encode() + b"\n"]})
+        kept = [vars(each) | {"before": []} for each in _newest(job)]
+        content = json.dumps(vars(job) | {"before": kept}, indent=None if kept else 1).encode()
+        publish_files(self.fs, self.folder, {self.name: [content + b"\n"]})
 
     def put_back(self, before: Job | None) -> None:
         """Forget a job that left nothing: what was done before it is again the last thing that was done."""
-        if before is not None and before.state == DONE:
-            self.write(before)
+        finished = next(before.finished(), None) if before is not None else None
+        if before is not None and finished is not None:
+            self.write(finished if finished is before else replace(finished, before=before.before[:-1]))
             return
         with suppress(FileNotFoundError):
             self.fs.remove(self.path)
 
-    def unfinished(self, job: Job | None, request: Mapping[str, Any]) -> Job | None:
-        """The last job, if it is that of this request and was interrupted; UsageError if another one was."""
-        if job is None or job.state != BEGUN:
-            return None
-        if job.request != request and not self._left_nothing(job):
-            sources = ", ".join(str(source.get("path", source)) for source in job.request["sources"])
-            raise UsageError(f"an append of {sources} was interrupted here: run it again to complete it, or remove {self.path}")
-        return job if job.request == request else None
-
-    def _left_nothing(self, job: Job) -> bool:
+    def left_nothing(self, job: Job) -> bool:
         """Whether it was to make new partitions only, and made none."""
         return all(
             start is None and self.fs.kind(os.path.join(self.folder, name)) == "missing" for name, start in job.starts.items()
         )
+
+
+def _job(fields: dict[str, Any]) -> Job:
+    starts = {name: None if start is None else Start(*start) for name, start in fields.pop("starts").items()}
+    return Job(**fields, starts=starts)
+
+
+def _newest(job: Job) -> list[Job]:
+    """The finished jobs before this one that are kept."""
+    kept: list[Job] = []
+    count = 0
+    for each in reversed(job.before):
+        count += len(each.request["sources"])
+        if count > SOURCES_KEPT:
+            break
+        kept.insert(0, each)
+    return kept

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -21,15 +21,19 @@ from kafkalog.format import names
 from kafkalog.log.engine.config import LogConfig
 from kafkalog.log.engine.partition_log import PartitionLog
 from kafkalog.log.engine.schedule import SystemClock
+from kafkalog.storage import local_path
 from kafkalog.storage.fs import Fs
 from kafkalog.storage.publish import StagedFolder
 
-from ..in_place import Checkpoints, held, is_log_directory, remove_marker
+from ..in_place import Checkpoints, held, is_log_directory, like_its_log, remove_marker
 from ..loading import LogOpening, opening_in_place, require_loadable, told_as_storage_errors
 from ..output import Progress, output_folder
+from ..partitions import require_real_folder
+from .content import Content
 from .job import BEGUN, DONE, Job, JobFile
 from .partitioning import Partitioner
-from .sources import SourceFile, read_tables, with_timestamps
+from .recognition import Known, Recognition, differing_options, end_offset, is_still_there, known_sources
+from .sources import STDIN, SourceFile, read_tables, with_timestamps
 from .writing import Form, PartitionWriter, Start
 
 FIRST_PRODUCER_ID = 1 << 62  # brokers count from 0: a producer of theirs must not find our sequence numbers
@@ -40,7 +44,8 @@ MESSAGE_FORMATS = {0: "0.9.0", 1: "0.10.2"}
 class AppendOptions:
     """How to append; `now_ms` None is now.
 
-    Without `partitions` those that are there, or one; `own_partitions` takes each record's own number.
+    Without `partitions` those that are there, or one; `own_partitions` takes each record's own number. `again` appends also
+    what was appended before, `only_new` of a source that has grown since then what is new.
     """
 
     now_ms: int | None = None
@@ -52,6 +57,7 @@ class AppendOptions:
     config: Mapping[str, str] = field(default_factory=dict)
     dry_run: bool = False
     again: bool = False
+    only_new: bool = False
 
 
 @dataclass
@@ -69,14 +75,15 @@ class PartitionAppend:
 
 @dataclass
 class AppendResult:
-    """What became of an append. `state` is "written", "already there" (the same was appended last) or "not written"."""
+    """What became of an append. `state` is "written", "already there" (all of it was appended before) or "not written"."""
 
     topic: str
     folder: str
     state: str = "not written"
     records: int = 0
-    went_on: bool = False  # behind what an interrupted run had appended
+    went_on: bool = False  # after what an interrupted run had appended
     partitions: list[PartitionAppend] = field(default_factory=list)
+    appended_before: list[str] = field(default_factory=list)  # sources that are there already, and since when
 
 
 @dataclass(frozen=True)
@@ -90,7 +97,7 @@ class Target:
     @classmethod
     def of(cls, to: str, topic: str | None) -> Target:
         """`to` is the folder of a partition, or, with a topic, the one that holds its partitions."""
-        folder = os.path.abspath(to)
+        folder = os.path.abspath(local_path(to))
         if topic is not None:
             if not names.is_valid_topic(topic):
                 raise UsageError(f"{topic!r} cannot be a topic: letters, digits, '.', '_' and '-', at most 249 of them")
@@ -104,14 +111,14 @@ class Target:
     def name(self) -> str:
         return self.topic if self.only is None else names.partition_folder_name(self.topic, self.only)
 
-    def partition_folders(self, fs: Fs, wanted: int | None) -> list[str]:
-        """The folders of its partitions; UsageError if `wanted` is not what is there."""
+    def partition_folders(self, fs: Fs, wanted: int | None, unfinished: Job | None = None) -> list[str]:
+        """The folders of its partitions; UsageError if `wanted` is not what is there. An unfinished job knows its own."""
         if self.only is not None:
             if wanted not in (None, 1):
                 raise UsageError("--partitions: the folder of one partition was given; give --topic and the folder above it")
             return [os.path.join(self.folder, self.name)]
-        there = 0
-        while fs.kind(self._partition_folder(there)) == "folder":
+        there = len(unfinished.starts) if unfinished is not None else 0
+        while fs.kind(self._partition_folder(there)) in ("folder", "other"):
             there += 1
         if there and wanted not in (None, there):
             raise UsageError(f"{self.folder}: {self.topic} has {there} partitions here; a key would not go where it went before")
@@ -120,6 +127,10 @@ class Target:
     def _partition_folder(self, number: int) -> str:
         return os.path.join(self.folder, names.partition_folder_name(self.topic, number))
 
+    def related(self, folders: Sequence[str]) -> list[str]:
+        """Names under which others may have appended to the same partitions: the topic's, or those of its partitions."""
+        return [self.topic] if self.only is not None else [os.path.basename(folder) for folder in folders]
+
 
 def append(
     sources: Iterable[SourceFile | pa.Table],
@@ -127,12 +138,18 @@ def append(
     options: AppendOptions,
     fs: Fs,
     progress: Progress | None = None,
+    on_written: Callable[[], None] = lambda: None,
 ) -> AppendResult:
-    """Append all records of the sources, in order."""
-    return _Append(list(sources), target, options, fs, progress or (lambda size: None)).run()
+    """Append all records of the sources, in order. `progress` gets their bytes as they are appended, `on_written` when
+    only the end is left: to make all of it durable."""
+    work = _Append(list(sources), target, options, fs, progress or (lambda size: None))
+    work.on_written = on_written
+    return work.run()
 
 
 class _Append:
+    on_written: Callable[[], None]
+
     def __init__(
         self, sources: Sequence[SourceFile | pa.Table], target: Target, options: AppendOptions, fs: Fs, progress: Progress
     ) -> None:
@@ -149,58 +166,137 @@ class _Append:
         if self.config.compression_type != "producer":
             form = replace(form, codec=self.config.compression_type.replace("uncompressed", "none"))
         self.form = form
-        self.folders = target.partition_folders(fs, options.partitions)
+        self.job_file = JobFile(fs, target.folder, target.name)
+        self.request = self._request()
+        self.last = self.job_file.read()
+        self.unfinished = self._unfinished()
+        self.folders = target.partition_folders(fs, options.partitions, self.unfinished)
         self.result = AppendResult(target.topic, target.folder)
         self.partitioner = Partitioner(len(self.folders), form.batch_bytes, own=options.own_partitions)
+        self.recognition = Recognition((), self.request, only_new=False)
+        self.reads: list[int | None] = [0] * len(sources)
+        self.contents = [Content() for _ in sources]
 
     def run(self) -> AppendResult:
+        if not self.options.again and self._is_known():
+            return self._earlier()
         if self.options.dry_run:
             return self._plan()
-        job_file = JobFile(self.fs, self.target.folder, self.target.name)
-        request = self._request()
-        last = job_file.read()
-        is_all_there = all(self.fs.kind(folder) == "folder" for folder in self.folders)
-        if is_all_there and not self.options.again and last is not None and last.is_finished(request):
-            return self._earlier(last)
-        if not is_all_there:
+        if not self._is_all_there:
             output_folder(self.target.folder)
         logs = _Logs(self)
-        with told_as_storage_errors(logs.failures), ExitStack() as opened:
-            unfinished = None if self.options.again else job_file.unfinished(last, request)
-            logs.open(opened, unfinished)
-            if job_file.read() != last:  # before the logs were ours; what they hold is not what we took it for
+        with told_as_storage_errors(logs.failures, logs.way_on), ExitStack() as opened:
+            logs.open(opened, self.unfinished)
+            if self.job_file.read() != self.last:  # before the logs were ours; what they hold is not what we took it for
                 raise StorageError(f"{self.target.folder}: another append to {self.target.name} was faster; run this one again")
-            job = unfinished or self._begin(job_file, request, logs)
+            job = self.unfinished or self._begin(logs)
+            self.reads = job.reads or self.reads
             try:
                 self._write(job, logs)
             except LogStorageFailure:
                 raise
             except (UsageError, LogRefusal):
                 self._take_back(job, logs)
-                job_file.put_back(last)
+                self.job_file.put_back(self.last)
                 raise
-            job.state = DONE
-            self.result.state = "written"
-            job.result = asdict(self.result)
-            logs.close()
-            job_file.write(job)
+            self._finish(job, logs)
         return self.result
+
+    @property
+    def _is_all_there(self) -> bool:
+        return all(self.fs.kind(folder) == "folder" for folder in self.folders)
+
+    def _finish(self, job: Job, logs: _Logs) -> None:
+        job.state = DONE
+        for described, content, read in zip(job.request["sources"], self.contents, self.reads, strict=True):
+            if "path" in described and read is not None:
+                described |= {"size": content.size, "digest": content.digest, "records": content.records}
+        self.result.state = "written"
+        job.result = asdict(self.result)
+        self.on_written()
+        logs.close()
+        self.job_file.write(job)
 
     def _request(self) -> dict[str, Any]:
         sources = [
-            (source.fingerprint() or {"path": source.path}) if isinstance(source, SourceFile) else {"rows": source.num_rows}
-            for source in self.sources
+            source.described() if isinstance(source, SourceFile) else {"rows": source.num_rows} for source in self.sources
         ]
         form = {name: value for name, value in asdict(self.form).items() if name != "now_ms"}
-        chosen = {name: getattr(self.options, name) for name in ("partitions", "own_partitions", "keep_timestamps", "idempotent")}
+        names_of = ("partitions", "own_partitions", "keep_timestamps", "idempotent", "again")
+        chosen = {name: getattr(self.options, name) for name in names_of}
         return {"sources": sources, "form": form, "config": dict(sorted(self.options.config.items())), **chosen}
 
-    def _earlier(self, job: Job) -> AppendResult:
-        told = dict(job.result)
-        parts = [PartitionAppend(**part) for part in told.pop("partitions")]
-        return AppendResult(**{**told, "state": "already there", "partitions": parts})
+    def _unfinished(self) -> Job | None:
+        """The last job, if it is that of this request and was interrupted; UsageError if another one was."""
+        job = self.last
+        if job is None or job.state != BEGUN:
+            return None
+        if job.is_of(self.request):
+            self._require_unchanged(job)
+            return job
+        if not self.options.again and not self.job_file.left_nothing(job):
+            raise UsageError(_interrupted(self.job_file, job, self.request))
+        return None
 
-    def _begin(self, job_file: JobFile, request: dict[str, Any], logs: _Logs) -> Job:
+    def _require_unchanged(self, job: Job) -> None:
+        """What is in a log is compared; a new partition that is complete is not, so its source must be what it was."""
+        complete = [
+            name
+            for name, start in job.starts.items()
+            if start is None and self.fs.kind(os.path.join(self.target.folder, name)) != "missing"
+        ]
+        if complete and any(
+            source.get(name) != old.get(name)
+            for source, old in zip(self.request["sources"], job.request["sources"], strict=True)
+            for name in ("size", "modified_ns")
+        ):
+            raise UsageError(
+                f"{self.target.folder}: a source of the append that was interrupted here has changed since, and {complete[0]} is "
+                f"complete with what it held; move {', '.join(complete)} and {self.job_file.path} away and append again"
+            )
+
+    def _is_known(self) -> bool:
+        """Whether all sources are there already; else `reads` says what of them is not. UsageError where that is uncertain."""
+        if not self._is_all_there:
+            return False
+        self.recognition = Recognition(self._known(), self.request, only_new=self.options.only_new)
+        self.contents = [Content(self.recognition.marks() if _is_stdin(source) else ()) for source in self.sources]
+        if self.unfinished:
+            return False
+        self.reads = self.recognition.reads(self.sources)
+        for known in self.recognition.there:
+            options = differing_options(known.job.request, self.request)
+            how = f", with {', '.join(options)}" if options else ""
+            self.result.appended_before.append(f"{known.path}: {known.described}{how}")
+        return all(read is None for read in self.reads)
+
+    def _known(self) -> Iterator[Known]:
+        """What was appended here, or under another name to the same partitions, and is still there."""
+        ends = {os.path.basename(folder): end_offset(self.fs, folder) for folder in self.folders}
+        jobs = {self.job_file.target: self.last}
+        for name in self.target.related(self.folders):
+            beside = JobFile(self.fs, self.target.folder, name)
+            jobs[name] = job = beside.read()
+            if job is not None and job.state == BEGUN and not beside.left_nothing(job):
+                raise UsageError(_interrupted(beside, job, self.request))
+        for name, job in jobs.items():
+            for known in known_sources(job, name, is_same_target=name == self.job_file.target):
+                if is_still_there(known.job, ends):
+                    yield known
+
+    def _earlier(self) -> AppendResult:
+        """All of it was appended before: what became of it, if by one append."""
+        there = self.recognition.there
+        jobs = {id(known.job): known.job for known in there}
+        self.result.state = "already there"
+        self.result.records = sum(int(known.source.get("records", 0)) for known in there)
+        if len(jobs) == 1:
+            told = there[0].job.result
+            self.result.records = told["records"]
+            self.result.partitions = [PartitionAppend(**part) for part in told["partitions"]]
+        return self.result
+
+    def _begin(self, logs: _Logs) -> Job:
         """Settle what decides the bytes, and write it down."""
         producer_id = self._producer_id(logs)
         form = self._settled_form(producer_id, self.now_ms)
@@ -208,8 +304,11 @@ class _Append:
             os.path.basename(folder): None if folder in logs.staged else Start.at_end_of(log, form)
             for folder, log in logs.logs.items()
         }
-        job = Job(request, self.now_ms, producer_id, starts, BEGUN)
-        job_file.write(job)
+        ends = {os.path.basename(folder): log.log_end_offset for folder, log in logs.logs.items()}
+        finished = self.last.finished() if self.last is not None and any(starts.values()) else ()
+        before = [replace(job, before=[]) for job in finished if is_still_there(job, ends)][::-1]
+        job = Job(self.request, self.now_ms, producer_id, starts, BEGUN, reads=self.reads, before=before)
+        self.job_file.write(job)
         return job
 
     def _settled_form(self, producer_id: int, now_ms: int) -> Form:
@@ -237,6 +336,9 @@ class _Append:
                 counts[number] += part.num_rows
                 if (writer := writers.get(self.folders[number])) is not None:
                     writer.add(part)
+        for source, content in zip(self.sources, self.contents, strict=True):
+            if isinstance(source, SourceFile) and _is_stdin(source) and not self.options.again:
+                self.recognition.require_other(source, content)
         for folder, count in zip(self.folders, counts, strict=True):
             part = self._part(folder, count, is_new=folder in logs.staged or folder in logs.complete)
             if (writer := writers.get(folder)) is not None:
@@ -260,10 +362,16 @@ class _Append:
         return part
 
     def _tables(self, now_ms: int) -> Iterator[pa.Table]:
-        for source in self.sources:
-            for table in read_tables(source) if isinstance(source, SourceFile) else (source,):
+        for source, content, start in zip(self.sources, self.contents, self.reads, strict=True):
+            if start is None:
+                self.progress(source.size if isinstance(source, SourceFile) else 0)
+                continue
+            done = 0
+            for table in read_tables(source, content, start) if isinstance(source, SourceFile) else (source,):
                 yield with_timestamps(table, now_ms, keep=self.options.keep_timestamps)
-                self.progress(table.nbytes)
+                self.progress(content.position - done)  # now that it was appended, not only read
+                done = content.position
+            self.progress(content.position - done)
 
     def _parts(self, table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
         if len(self.folders) == 1 and not self.options.own_partitions:
@@ -284,6 +392,24 @@ class _Append:
         return self.result
 
 
+def _is_stdin(source: object) -> bool:
+    return isinstance(source, SourceFile) and source.path == STDIN
+
+
+def _interrupted(job_file: JobFile, job: Job, request: Mapping[str, Any]) -> str:
+    """That another append was interrupted, how it differs, and the ways on."""
+    sources = ", ".join(str(source.get("path", "an Arrow table")) for source in job.request["sources"])
+    options = differing_options(job.request, request)
+    with_options = f" with {', '.join(options)}" if options else ""
+    give_up = [
+        f"kafkalog truncate {os.path.join(job_file.folder, name)} --to-offset {start.offset} --in-place"
+        for name, start in job.starts.items()
+        if start is not None
+    ]
+    undo = f"; to give it up, {', '.join([*give_up, f'remove {job_file.path}'])}"
+    return f"an append of {sources} to {job_file.target} was interrupted here: run it again{with_options} to complete it{undo}"
+
+
 class _Logs:
     """The logs that are appended to: those that are there, held in their place, and new ones, out of sight."""
 
@@ -296,6 +422,11 @@ class _Logs:
 
     def failures(self) -> Iterator[OSError | None]:
         return (log.guard.failure for log in self.logs.values())
+
+    def way_on(self) -> str:
+        """What to do when the disk failed: new partitions leave nothing, others what was appended."""
+        is_begun = self.logs.keys() - self.staged.keys()
+        return "; then run the same command again, which goes on after what it has appended" if is_begun else ""
 
     def open(self, opened: ExitStack, unfinished: Job | None) -> None:
         """Open all of them, as long as `opened` is."""
@@ -315,13 +446,17 @@ class _Logs:
         opening = LogOpening(name.topic, name.partition, self.work.config, self._now_ms)
         where = folder
         if fs.kind(folder) == "missing":
+            if is_log_directory(fs, os.path.dirname(folder)):
+                fs.require_useful(os.path.dirname(folder))
             self.staged[folder] = staged = opened.enter_context(StagedFolder(fs, folder))
             where, fs = staged.staging, staged.unsynced
         else:
+            require_real_folder(fs, folder)
             opened.enter_context(held(fs, folder))
             opening = opening_in_place(fs, folder, self.work.config, self._now_ms)
             require_loadable(fs, folder, opening)
             remove_marker(fs, folder)
+            fs = like_its_log(fs, folder)
         log = opening.open(fs, where)
         opened.callback(_let_go, log)
         self.logs[folder] = log

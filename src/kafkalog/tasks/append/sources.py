@@ -7,10 +7,11 @@ others are ignored, so that what `kafkalog cat` writes can be read back.
 from __future__ import annotations
 
 import csv
+import io
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, BinaryIO, TypeAlias
 
@@ -19,11 +20,14 @@ import pyarrow.compute as pc
 
 from kafkalog.errors import StorageError, UsageError
 from kafkalog.segment.columns import RAW_HEADERS_TYPE
+from kafkalog.storage import local_path
 
 from ..json_records import ENCODINGS, RecordText, iter_json_records
+from .content import BLOCK, Content, ContentReader
 
 STDIN = "-"
 FORMATS = ("json", "lines", "csv", "arrow", "parquet")
+LINE_FORMATS = ("json", "lines", "csv")  # those that grow by lines at their end
 SUFFIXES = {
     ".jsonl": "json", ".ndjson": "json", ".json": "json", ".txt": "lines", ".csv": "csv",
     ".arrow": "arrow", ".arrows": "arrow", ".ipc": "arrow", ".feather": "arrow", ".parquet": "parquet", ".pq": "parquet",
@@ -51,12 +55,16 @@ class SourceFile:
     def size(self) -> int:
         return 0 if self.path == STDIN else os.stat(self.path).st_size
 
-    def fingerprint(self) -> dict[str, object] | None:
-        """What tells this content from another; None for standard input, of which nothing is known before it is read."""
+    @property
+    def modified_ns(self) -> int:
+        return 0 if self.path == STDIN else os.stat(self.path).st_mtime_ns
+
+    def described(self) -> dict[str, object]:
+        """What is known of it before it is read; of standard input hardly anything."""
+        how: dict[str, object] = {"format": self.format, "encoding": self.encoding}
         if self.path == STDIN:
-            return None
-        found = os.stat(self.path)
-        return {"path": os.path.abspath(self.path), "size": found.st_size, "modified_ns": found.st_mtime_ns}
+            return {"path": STDIN, **how}
+        return {"path": os.path.abspath(self.path), "size": self.size, "modified_ns": self.modified_ns, **how}
 
 
 def source_file(path: str, format_name: str | None = None, encoding: str = "utf8") -> SourceFile:
@@ -65,13 +73,15 @@ def source_file(path: str, format_name: str | None = None, encoding: str = "utf8
         raise UsageError(f"unknown format {format_name!r}; allowed are {', '.join(FORMATS)}")
     if encoding not in ENCODINGS:
         raise UsageError(f"unknown encoding {encoding!r}; allowed are {', '.join(ENCODINGS)}")
+    path = path if path == STDIN else local_path(path)
     known = format_name or ("json" if path == STDIN else SUFFIXES.get(os.path.splitext(path)[1].lower()))
     if known is None:
         raise UsageError(f"{path}: its name does not tell what is in it; give --format, one of {', '.join(FORMATS)}")
     if path == STDIN and known == "parquet":
         raise UsageError("Parquet cannot be read from standard input, its description is at its end; give a file")
     if path != STDIN and not os.path.isfile(path):
-        raise StorageError(f"{path}: no such file", file=path)
+        what = "no plain file; of a pipe give - and let it be standard input" if os.path.exists(path) else "no such file"
+        raise StorageError(f"{path}: {what}", file=path)
     return SourceFile(path, known, encoding)
 
 
@@ -83,11 +93,19 @@ def sources_of(given: Given | Sequence[Given], format_name: str | None, encoding
     ]
 
 
-def read_tables(source: SourceFile) -> Iterator[pa.Table]:
-    """The records of a source, of which only the columns that count."""
+def read_tables(source: SourceFile, content: Content | None = None, start: int = 0) -> Iterator[pa.Table]:
+    """The records of a source, of which only the columns that count; from the position `start` on, where a line begins.
+
+    When all were read, `content` has seen every byte of it.
+    """
     readers = {"json": _json, "lines": _lines, "csv": _csv, "arrow": _arrow, "parquet": _parquet}
+    content = content or Content()
     try:
-        yield from readers[source.format](source)
+        if start:
+            content.read_from(source.path, start)
+        for table in readers[source.format](source, content):
+            content.records += table.num_rows
+            yield table
     except pa.ArrowInvalid as error:
         raise UsageError(f"{source.name}: not {source.format} that can be read: {error}") from None
     except OSError as error:
@@ -95,30 +113,39 @@ def read_tables(source: SourceFile) -> Iterator[pa.Table]:
 
 
 @contextmanager
-def _opened(source: SourceFile) -> Iterator[BinaryIO]:
-    if source.path == STDIN:
-        yield sys.stdin.buffer
-        return
-    with open(source.path, "rb") as file:
-        yield file
+def _opened(source: SourceFile, content: Content) -> Iterator[BinaryIO]:
+    """The source from where `content` is on."""
+    with nullcontext(sys.stdin.buffer) if source.path == STDIN else open(source.path, "rb") as file:
+        if content.size:
+            file.seek(content.size)
+        reader = io.BufferedReader(ContentReader(file, content), BLOCK)
+        yield reader
+        while reader.read(BLOCK):
+            """What no reader of records asked for is content too."""
 
 
-def _json(source: SourceFile) -> Iterator[pa.Table]:
-    with _opened(source) as lines:
-        yield from iter_json_records(lines, source.name, source.encoding, ROWS_AT_ONCE)
+def _place(source: SourceFile, content: Content) -> str:
+    return f"{source.name} after byte {content.size}" if content.size else source.name
 
 
-def _lines(source: SourceFile) -> Iterator[pa.Table]:
+def _json(source: SourceFile, content: Content) -> Iterator[pa.Table]:
+    place = _place(source, content)
+    with _opened(source, content) as lines:
+        yield from iter_json_records(lines, place, source.encoding, ROWS_AT_ONCE)
+
+
+def _lines(source: SourceFile, content: Content) -> Iterator[pa.Table]:
     """Every line is a value, without its line break."""
     decode = ENCODINGS[source.encoding]
-    with _opened(source) as lines:
+    place = _place(source, content)
+    with _opened(source, content) as lines:
         values: list[bytes] = []
         for number, line in enumerate(lines, 1):
             text = line.removesuffix(b"\n").removesuffix(b"\r")
             try:
                 values.append(text if source.encoding == "utf8" else decode(text.decode("ascii")))
             except ValueError as error:
-                raise UsageError(f"{source.name}, line {number}: not {source.encoding}: {error}") from None
+                raise UsageError(f"{place}, line {number}: not {source.encoding}: {error}") from None
             if len(values) == ROWS_AT_ONCE:
                 yield pa.table({"value": pa.array(values, pa.binary())})
                 values = []
@@ -126,12 +153,14 @@ def _lines(source: SourceFile) -> Iterator[pa.Table]:
             yield pa.table({"value": pa.array(values, pa.binary())})
 
 
-def _csv(source: SourceFile) -> Iterator[pa.Table]:
+def _csv(source: SourceFile, content: Content) -> Iterator[pa.Table]:
     """RFC 4180 with a line of names. An empty field is null, a pair of quotes is empty; headers are JSON."""
     import pyarrow.csv
 
-    with _opened(source) as file:
-        names = next(csv.reader([file.readline().decode("utf-8-sig", "replace")]), [])
+    first_line = _first_line(source) if content.size else None
+    with _opened(source, content) as file:
+        heading = file.readline() if first_line is None else first_line
+        names = next(csv.reader([heading.decode("utf-8-sig", "replace")]), [])
         _require_columns(source, names)
         found = [name for name in COLUMNS if name in names]
         reader = pyarrow.csv.open_csv(
@@ -151,6 +180,11 @@ def _csv(source: SourceFile) -> Iterator[pa.Table]:
         for found in reader:
             yield _typed(source, pa.Table.from_batches([found]), number)
             number += found.num_rows
+
+
+def _first_line(source: SourceFile) -> bytes:
+    with open(source.path, "rb") as file:
+        return file.readline()
 
 
 def _typed(source: SourceFile, table: pa.Table, first: int) -> pa.Table:
@@ -185,25 +219,31 @@ def _number_or_text(field: bytes | None) -> int | str | None:
     return int(text) if text.removeprefix("-").isdecimal() else text
 
 
-def _arrow(source: SourceFile) -> Iterator[pa.Table]:
+def _arrow(source: SourceFile, content: Content) -> Iterator[pa.Table]:
     """Arrow's IPC stream, or its file format."""
     import pyarrow.ipc
 
-    with _opened(source) as file:
-        if source.path != STDIN and file.read(len(ARROW_FILE)) == ARROW_FILE:
-            stored = pyarrow.ipc.open_file(file)
-            batches: Iterator[pa.RecordBatch] = (stored.get_batch(number) for number in range(stored.num_record_batches))
-        else:
-            if source.path != STDIN:
-                file.seek(0)
-            stored = pyarrow.ipc.open_stream(file)
-            batches = iter(stored)
-        _require_columns(source, stored.schema.names)
-        for batch in batches:
+    if source.path != STDIN and _is_arrow_file(source):
+        with open(source.path, "rb") as whole, pyarrow.ipc.open_file(whole) as stored:
+            _require_columns(source, stored.schema.names)
+            for number in range(stored.num_record_batches):
+                content.position = source.size * (number + 1) // stored.num_record_batches
+                yield _chosen(pa.Table.from_batches([stored.get_batch(number)]))
+        content.read_from(source.path)
+        return
+    with _opened(source, content) as file:
+        stream = pyarrow.ipc.open_stream(file)
+        _require_columns(source, stream.schema.names)
+        for batch in stream:
             yield _chosen(pa.Table.from_batches([batch]))
 
 
-def _parquet(source: SourceFile) -> Iterator[pa.Table]:
+def _is_arrow_file(source: SourceFile) -> bool:
+    with open(source.path, "rb") as file:
+        return file.read(len(ARROW_FILE)) == ARROW_FILE
+
+
+def _parquet(source: SourceFile, content: Content) -> Iterator[pa.Table]:
     import pyarrow.parquet
 
     with pyarrow.parquet.ParquetFile(source.path) as stored:
@@ -212,7 +252,10 @@ def _parquet(source: SourceFile) -> Iterator[pa.Table]:
         found = [name for name in COLUMNS if name in names]
         for group in range(stored.num_row_groups):  # of several at once Arrow holds all
             for batch in stored.iter_batches(ROWS_AT_ONCE, row_groups=[group], columns=found):
+                rows = content.records + batch.num_rows
+                content.position = source.size * rows // max(rows, stored.metadata.num_rows)
                 yield pa.Table.from_batches([batch])
+    content.read_from(source.path)
 
 
 def _require_columns(source: SourceFile, names: Sequence[str]) -> None:

@@ -131,7 +131,7 @@ class PartitionWriter:
             if stored[: len(entry)] != entry:
                 where = f"{self.log.topic}-{self.log.partition} at offset {self._next_offset}"
                 raise UsageError(f"{where}: something else was appended since the interrupted run; see --again")
-            self._next_offset = _next_offset(entry)
+            self._next_offset = next_offset(entry)
             if self._next_offset == self.log.log_end_offset:
                 break
         return self._next_offset - first
@@ -162,7 +162,7 @@ def _single(data: bytes) -> Iterator[bytes]:
         position += size
 
 
-def _next_offset(entry: bytes) -> int:
+def next_offset(entry: bytes) -> int:
     """The offset behind an entry: a message is named by its last offset, a batch by its first."""
     offset = int.from_bytes(entry[:8], "big")
     if entry[batch.MAGIC_POSITION] < 2:

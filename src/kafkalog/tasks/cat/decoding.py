@@ -14,6 +14,7 @@ import pyarrow as pa
 from kafkalog import payloads
 from kafkalog.errors import CorruptBatch, UsageError
 from kafkalog.payloads.avro import AvroDecoder
+from kafkalog.payloads.bounds import MAX_DEPTH, is_too_deep
 from kafkalog.payloads.json_text import json_text
 
 DECODED_FIELDS = (pa.field("key_json", pa.string()), pa.field("value_json", pa.string()))
@@ -78,6 +79,8 @@ def _json(key: bytes | None, value: bytes | None) -> Texts:
     """The value's own text, once it has proved to be JSON: numbers keep their digits, members their order."""
     if value is None:
         return None, None
+    if is_too_deep(value):
+        raise CorruptBatch("payload", detail=f"JSON of more than {MAX_DEPTH} levels")
     try:
         text = value.decode()
         json.loads(text, parse_constant=_refuse)

@@ -15,7 +15,7 @@ from .options import OLD_STYLE, DumpOptions
 from .segment import SegmentDump
 from .snapshot import find_snapshot_problem, snapshot_lines
 
-SNAPSHOT_BYTES = 1 << 30
+SNAPSHOT_BYTES = 128 << 20  # of nearly three million producers
 TEXT_BYTES = 1 << 16
 
 Chunk = bytes | memoryview
@@ -39,6 +39,19 @@ class Dump:
         for given in self.files:
             yield f"Dumping {shown_path(given)}\n".encode()
             yield from self._dump(GivenFile.open(given))
+
+    def __repr__(self) -> str:
+        return f"Dump({', '.join(map(shown_path, self.files))})"
+
+    def lines(self) -> Iterator[str]:
+        """The text line by line, without line ends; bytes that are no UTF-8 are escaped."""
+        held = b""
+        for chunk in self.chunks():
+            *lines, held = (held + bytes(chunk)).split(b"\n")
+            for line in lines:
+                yield line.decode(errors="backslashreplace")
+        if held:
+            yield held.decode(errors="backslashreplace")
 
     def _dump(self, file: GivenFile) -> Iterator[Chunk]:
         entry = file.store.stat(file.path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,13 +61,18 @@ class Gaps:
         before = np.concatenate([[self.last_offset], offsets[:-1]])
         rows = np.flatnonzero(offsets != before + 1)
         if len(rows):
-            self.parts.append(np.stack([before[rows], offsets[rows]]))
+            self.parts.append(_latest(np.stack([before[rows], offsets[rows]])))
         self.last_offset = int(offsets[-1])
 
     def lines(self, path: str) -> Iterator[str]:
         """Ascending; of several gaps behind the same offset the last one counts, as in the map that Kafka's tool fills."""
-        pairs: NDArray[Any] = np.concatenate(self.parts, axis=1)[:, ::-1]
-        offsets, rows = np.unique(pairs[0], return_index=True)
         yield f"Non-consecutive offsets in {path}"
-        for offset, row in zip(offsets.tolist(), rows.tolist(), strict=True):
-            yield f"  {offset} is followed by {pairs[1, row]}"
+        for before, offset in _latest(np.concatenate(self.parts, axis=1)).T.tolist():
+            yield f"  {before} is followed by {offset}"
+
+
+def _latest(pairs: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Of these pairs the last one for each offset before a gap, by that offset."""
+    newest_first = pairs[:, ::-1]
+    _, rows = np.unique(newest_first[0], return_index=True)
+    return newest_first[:, rows]

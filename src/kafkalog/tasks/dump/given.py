@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kafkalog.errors import UnsupportedFormat, path_text
 from kafkalog.format.names import MAX_OFFSET
-from kafkalog.storage import open_store
+from kafkalog.storage import is_file_uri, open_store
 from kafkalog.storage.store import Store
 
 
@@ -33,7 +33,7 @@ class GivenFile:
     @property
     def absolute(self) -> str:
         """For findings: the folder we are in and the name as given, dots and links left as they are."""
-        return self.shown if "://" in self.given else os.path.join(os.getcwd(), self.shown)
+        return self.shown if "://" in self.given or is_file_uri(self.given) else os.path.join(os.getcwd(), self.shown)
 
     @property
     def name(self) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import overload
 
 from kafkalog.format import batch, message
 
@@ -89,18 +91,19 @@ class Message:
             raise self.place.corrupt("record-structure", detail=f"a key or value of {size} bytes does not fit its message")
         return None if size < 0 else self.stored[start : start + size]
 
-    def inner(self) -> list[Message]:
+    def inner(self) -> InnerMessages:
         """The messages of a compressed one, at least one."""
         _, value = self.content()
         if value is None:
             raise self.place.corrupt("record-structure", detail="a compressed message without a value")
-        inner = list(self._inner(self.place.decompress(self.codec, value, self.magic)))
-        if not inner:
+        content = self.place.decompress(self.codec, value, self.magic)
+        starts = array("q", self._starts(content))
+        if not starts:
             raise self.place.corrupt("count", detail="a compressed message with no messages in it")
-        return inner
+        return InnerMessages(self.place, content, starts)
 
-    def _inner(self, content: bytes) -> Iterator[Message]:
-        """A message cut short ends the set without an error."""
+    def _starts(self, content: bytes) -> Iterator[int]:
+        """Where the inner messages begin. A message cut short ends the set without an error."""
         position = 0
         while position + batch.LOG_OVERHEAD <= len(content):
             (size,) = _INT32.unpack_from(content, position + message.MESSAGE_SIZE_POSITION)
@@ -109,7 +112,7 @@ class Message:
             stop = position + batch.LOG_OVERHEAD + size
             if stop > len(content):
                 return
-            yield Message(self.place, content[position:stop])
+            yield position
             position = stop
 
     def base_of_set(self, last_inner: int) -> int:
@@ -119,3 +122,26 @@ class Message:
         if self.offset < last_inner:
             raise self.place.corrupt("offset-range", expected=f"at most {self.offset}", found=last_inner)
         return self.offset - last_inner
+
+
+class InnerMessages(Sequence[Message]):
+    """The messages of a set, each made when it is asked for: there can be millions."""
+
+    def __init__(self, place: Place, content: bytes, starts: array[int]) -> None:
+        self.place = place
+        self.content = content
+        self.starts = starts
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @overload
+    def __getitem__(self, number: int) -> Message: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[Message]: ...
+    def __getitem__(self, number: int | slice) -> Message | list[Message]:
+        if isinstance(number, slice):
+            return [self[each] for each in range(*number.indices(len(self)))]
+        start = self.starts[number]
+        (size,) = _INT32.unpack_from(self.content, start + message.MESSAGE_SIZE_POSITION)
+        return Message(self.place, self.content[start : start + batch.LOG_OVERHEAD + size])

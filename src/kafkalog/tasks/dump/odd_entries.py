@@ -129,7 +129,9 @@ class OddEntry:
         """The records up to the first one that cannot be read; their offsets go to `offsets` as they come."""
         source = self._batch_records() if self.is_batch else self._message_records()
         if self.is_batch and self.attributes & batch.CODEC_MASK:
-            source = iter(list(source))  # Kafka reads all of a compressed batch before it hands out the first record
+            for _ in source:  # Kafka reads all of a compressed batch before it hands out the first record
+                pass
+            source = self._batch_records()
         for record in source:
             offsets.append(record.offset)
             yield record
@@ -142,9 +144,7 @@ class OddEntry:
             raise self.place.corrupt("record-structure", detail="the batch is shorter than its header")
         if count < 0:
             raise self.place.corrupt("count", found=count)
-        codec = self.attributes & batch.CODEC_MASK
-        payload = self.place.decompress(codec, self.data[batch.HEADER_SIZE : self.size], 2)
-        position = 0
+        payload, position = self._payload, 0
         for number in range(count):
             if position == len(payload):
                 raise self.place.corrupt("record-structure", detail=f"{count} records are declared, {number} are there")
@@ -152,6 +152,10 @@ class OddEntry:
             if number == count - 1 and position != len(payload):  # looked at before the last record is handed out
                 raise self.place.corrupt("record-structure", detail=f"{len(payload) - position} bytes follow the last record")
             yield record
+
+    @cached_property
+    def _payload(self) -> bytes:
+        return self.place.decompress(self.attributes & batch.CODEC_MASK, self.data[batch.HEADER_SIZE : self.size], 2)
 
     def _batch_record(self, payload: bytes, position: int) -> tuple[DumpedRecord, int]:
         base_offset, *_, base_timestamp, max_timestamp, _, _, base_sequence, _ = self.header

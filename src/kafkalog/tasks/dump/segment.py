@@ -6,8 +6,7 @@ One thread does it all: on two the work per line is so little that they only wai
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Generator, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,39 +29,13 @@ from .options import MAX_BYTES, DumpOptions
 from .place import Place
 
 CHUNK_BYTES = 1 << 20
-COMPRESSED_ENTRIES = 64  # of one piece of work: what they decompress to is not known, and its text is held until it is written
 MAX_CODEC = len(batch.CODEC_NAMES) - 1
 ALL_COLUMNS = frozenset({"key", "value", "headers"})
 NO_ROOM = Room(0, 0, 0, 0, 0)
 
 
-@dataclass
-class Piece:
-    """Entries of a window, decoded and written together; `ends_window` gives its buffers back."""
-
-    window: Window
-    entries: NDArray[np.int64]
-    ends_window: bool
-
-
-@dataclass
-class Lines:
-    """The text of a piece and the offsets of its records; `failure` is what DumpLogSegments would have died of behind it."""
-
-    chunks: list[tuple[Bytes, int]] = field(default_factory=list)
-    offsets: list[NDArray[np.int64]] = field(default_factory=list)
-    failure: KafkaLogError | None = None
-
-    def add_text(self, parts: Iterator[str]) -> None:
-        """Text made piece by piece, up to where it fails."""
-        text: list[str] = []
-        try:
-            for part in parts:
-                text.append(part)
-        except KafkaLogError as error:
-            self.failure = error
-        encoded = np.frombuffer("".join(text).encode(), np.uint8)
-        self.chunks.append((encoded, len(encoded)))
+# Text, and how much of the buffer it is in.
+Chunk = tuple[Bytes, int]
 
 
 class SegmentDump:
@@ -75,32 +48,30 @@ class SegmentDump:
         self.position = 0
         self.gaps = Gaps()
         self.buffers = WindowBuffers()
-        self.decoder = LineDecoder(options, Limits())
+        self.decoder = LineDecoder(options, Limits(), self.gaps)
 
     def lines(self) -> Iterator[memoryview]:
         """Text in chunks; each is good until the next one is asked for."""
         for piece in self._pieces():
-            lines = self.decoder.write_odd(piece, Lines()) if isinstance(piece, OddEntry) else self.decoder.write(piece)
-            for chunk, size in lines.chunks:
+            written = self.decoder.write_odd(piece) if isinstance(piece, OddEntry) else self.decoder.write(piece)
+            for chunk, size in written:
                 yield chunk.data[:size]
                 self.decoder.chunks.give_back(chunk)
-            for offsets in lines.offsets:
-                self.gaps.add(offsets)
-            if isinstance(piece, Piece) and piece.ends_window:
-                self.buffers.give_back(piece.window)
-            if lines.failure is not None:
-                raise lines.failure
+            if isinstance(piece, Window):
+                self.buffers.give_back(piece)
+            if self.decoder.failure is not None:
+                raise self.decoder.failure
         if self.position < self.stop and self.options.max_bytes == MAX_BYTES:
             name = os.path.basename(self.source.path)
             yield memoryview(f"Found {self.stop - self.position} invalid bytes at the end of {name}\n".encode())
 
-    def _pieces(self) -> Iterator[Piece | OddEntry]:
+    def _pieces(self) -> Iterator[Window | OddEntry]:
         """The file up to where Kafka's reader ends it; CorruptBatch where that reader throws."""
         while True:
             walk = SegmentWalk(self.source, self.position, self.stop, self.decoder.limits)
             for window in walk.windows(self.buffers):
                 self.position = window.position + len(window.data)
-                yield from _cut(window)
+                yield window
             if isinstance(walk.problem, LimitExceeded):
                 raise walk.problem
             odd = self._odd_entry()
@@ -132,11 +103,9 @@ class SegmentDump:
         return OddEntry(place, self.source.read(self.position, max(place.size, batch.HEADER_SIZE)))
 
 
-def _cut(window: Window) -> Iterator[Piece]:
-    entries = np.arange(window.count)
-    step = COMPRESSED_ENTRIES if (window.fields[scan.ATTRIBUTES] & batch.CODEC_MASK).any() else window.count
-    for start in range(0, window.count, step):
-        yield Piece(window, entries[start : start + step], start + step >= window.count)
+def _chunk(text: list[str]) -> Chunk:
+    encoded = np.frombuffer("".join(text).encode(), np.uint8)
+    return encoded, len(encoded)
 
 
 def _odd_entry(window: Window, entry: int) -> OddEntry:
@@ -145,69 +114,89 @@ def _odd_entry(window: Window, entry: int) -> OddEntry:
 
 
 class LineDecoder(RecordDecoder):
-    """Decodes entries and writes each group of records as text as soon as it is decoded."""
+    """Decodes entries and writes each group of records as text, which is not held: it can be much more than the records.
 
-    def __init__(self, options: DumpOptions, limits: Limits) -> None:
+    `failure` is what DumpLogSegments would have died of after the text that was given out.
+    """
+
+    def __init__(self, options: DumpOptions, limits: Limits, gaps: Gaps) -> None:
         super().__init__(RecordRange(), limits, ALL_COLUMNS, check_crcs=False, stop_at_problem=True)
         self.options = options
         self.chunks = Chunks(CHUNK_BYTES)
-        self.lines = Lines()
+        self.gaps = gaps
+        self.failure: KafkaLogError | None = None
+        self.waiting: list[tuple[RecordColumns, Ints]] = []
         self.valid: Bytes = np.empty(0, np.uint8)
         self.what = kernel.RECORDS if options.prints_records else 0
         self.what |= 0 if options.skip_record_metadata else kernel.METADATA
         self.what |= kernel.CONTENTS if options.prints_contents else 0
         self.what |= kernel.DECODED_BY_CALLER if options.contents is not None else 0
 
-    def write(self, piece: Piece) -> Lines:
-        """The lines of a piece."""
-        window, entries = piece.window, piece.entries
-        self.lines = Lines()
-        self.valid = np.zeros(window.count, np.uint8)
-        self.valid[entries] = crc_matches(window, entries)
-        while len(entries) and self.lines.failure is None:
-            entries = self._write_up_to_problem(window, entries)
-        return self.lines
+    def write(self, window: Window) -> Iterator[Chunk]:
+        """The lines of a window."""
+        entries = np.arange(window.count)
+        self.valid = crc_matches(window, entries).astype(np.uint8)
+        while len(entries) and self.failure is None:
+            entries = yield from self._write_some(window, entries)
 
-    def _write_up_to_problem(self, window: Window, entries: NDArray[np.int64]) -> NDArray[np.int64]:
-        """What is left behind the first entry that only the plain-Python path can take."""
+    def _write_some(self, window: Window, entries: NDArray[np.int64]) -> Generator[Chunk, None, NDArray[np.int64]]:
+        """As much as is decoded at once, up to the first entry that only the plain-Python path can take; the entries left."""
         unnamed = np.flatnonzero((window.fields[scan.ATTRIBUTES, entries] & batch.CODEC_MASK) > MAX_CODEC)
         ready = entries[: unnamed[0]] if len(unnamed) else entries
         odd = entries[len(ready)] if len(unnamed) else None
         if not self.options.prints_records:
-            self._write_headers(window, ready)
+            yield from self._write_headers(window, ready)
         elif len(ready):
-            problems = self.decode(window, ready).problems
-            if problems:
-                odd = problems[0].entry
+            decoded = self.decode(window, ready)
+            while self.waiting:
+                yield from self._write_group(*self.waiting.pop(0))
+            if decoded.left is not None:
+                return entries[entries >= decoded.left]
+            if decoded.problems:
+                odd = decoded.problems[0].entry
         if odd is None:
             return entries[:0]
-        self.write_odd(_odd_entry(window, int(odd)), self.lines)
+        if self.failure is None:
+            yield from self.write_odd(_odd_entry(window, int(odd)))
         behind: NDArray[np.int64] = entries[entries > odd]
         return behind
 
-    def _write_headers(self, window: Window, entries: NDArray[np.int64]) -> None:
+    def _write_headers(self, window: Window, entries: NDArray[np.int64]) -> Iterator[Chunk]:
         payloads: Ints = np.zeros((layout.PAYLOAD_FIELDS, len(entries)), np.int64)
         lay_out(window.table, entries, window.position, payloads)
-        self._write_group(RecordColumns(window, self.wants, NO_ROOM), payloads)
+        yield from self._write_group(RecordColumns(window, self.wants, NO_ROOM), payloads)
 
-    def write_odd(self, odd: OddEntry, lines: Lines) -> Lines:
-        """`lines` with those of an odd entry added, and with its failure."""
+    def write_odd(self, odd: OddEntry) -> Iterator[Chunk]:
+        """The lines of an odd entry, up to where it fails."""
         offsets: list[int] = []
-        lines.add_text(odd.lines(self.options, offsets))
-        lines.offsets.append(np.array(offsets, np.int64))
-        return lines
+        yield from self._encoded(odd.lines(self.options, offsets))
+        self.gaps.add(np.array(offsets, np.int64))
+
+    def _encoded(self, parts: Iterator[str]) -> Iterator[Chunk]:
+        """Text made piece by piece, up to where it fails."""
+        text: list[str] = []
+        size = 0
+        try:
+            for part in parts:
+                text.append(part)
+                size += len(part)
+                if size > CHUNK_BYTES:
+                    yield _chunk(text)
+                    text, size = [], 0
+        except KafkaLogError as error:
+            self.failure = error
+        yield _chunk(text)
 
     def keep(self, group: RecordColumns, payloads: Ints, decoded: DecodedWindow) -> None:
         if group.rows:
             self.expectation.learn(group, payloads)
-        self.lines.offsets.append(group.offsets[: group.rows].copy())
-        self._write_group(group, payloads)
+        self.waiting.append((group, payloads))
 
-    def _write_group(self, group: RecordColumns, payloads: Ints) -> None:
-        lines = self.lines
+    def _write_group(self, group: RecordColumns, payloads: Ints) -> Iterator[Chunk]:
+        self.gaps.add(group.offsets[: group.rows])
         columns, headers = group.kernel_columns()
         number, row, status, out = 0, kernel.BATCH_LINE, kernel.FULL, self.chunks.take()
-        while status != kernel.DONE and lines.failure is None:
+        while status != kernel.DONE and self.failure is None:
             status, number, row, size = kernel.write_lines(
                 group.window.data,
                 group.window.table,
@@ -224,12 +213,12 @@ class LineDecoder(RecordDecoder):
                 out,
             )
             if status == kernel.LEFT_TO_CALLER:
-                lines.chunks.append((out[:size].copy(), size))
+                yield out[:size].copy(), size
                 entry = int(payloads[layout.ENTRY, number])
-                lines.add_text(_odd_entry(group.window, entry).record_lines(self.options, []))
+                yield from self._encoded(_odd_entry(group.window, entry).record_lines(self.options, []))
                 number, row = number + 1, kernel.BATCH_LINE
             elif size:
-                lines.chunks.append((out, size))
+                yield out, size
                 out = self.chunks.take() if status == kernel.FULL else out
             elif status == kernel.FULL:
                 out = np.empty(4 * len(out), np.uint8)  # a line longer than a chunk

@@ -25,6 +25,10 @@ UNITS = {
     **dict.fromkeys(("base_timestamp", "max_timestamp", "timestamp", "timestamp_delta", "last_contained_log_timestamp"), "ms"),
 }
 
+# Of an entry, as many records and headers together: to show more helps nobody, and each takes kilobytes.
+MOST_PARTS = 10_000
+MORE = "more"
+
 Notes = Mapping[str, Callable[[dict[str, int]], str]]
 
 
@@ -38,7 +42,9 @@ def fault(error: SegmentError) -> str:
 class Cutter:
     """Cuts `data[position:stop]`; `origin` is the position that the first byte of `data` has in its file or content."""
 
-    def __init__(self, data: bytes, position: int = 0, stop: int | None = None, origin: int = 0) -> None:
+    def __init__(
+        self, data: bytes, position: int = 0, stop: int | None = None, origin: int = 0, parts_left: list[int] | None = None
+    ) -> None:
         self.data = data
         self.position = position
         self.stop = len(data) if stop is None else stop
@@ -47,6 +53,12 @@ class Cutter:
         self.children: list[Field | Part] = []
         self.part_note = ""
         self.part_problem = ""
+        self.parts_left = [MOST_PARTS] if parts_left is None else parts_left  # shared with the parts of parts
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more parts are wanted."""
+        return self.parts_left[0] <= 0
 
     @property
     def left(self) -> int:
@@ -122,7 +134,8 @@ class Cutter:
 
         Whatever does not fit ends it: the bytes that are left are unexplained, and cutting goes on behind it.
         """
-        inner = Cutter(self.data, self.position, self.stop if stop is None else stop, self.origin)
+        inner = Cutter(self.data, self.position, self.stop if stop is None else stop, self.origin, self.parts_left)
+        self.parts_left[0] -= 1
         try:
             yield inner
         except CorruptBatch as error:

@@ -17,7 +17,7 @@ from kafkalog.errors import CodecError, CorruptBatch
 from kafkalog.format import batch, message
 from kafkalog.format.reference import Transform
 
-from .cutter import Cutter, cut_whole, fault
+from .cutter import MORE, Cutter, cut_whole, fault
 from .notes import BATCH_NOTES, FRONT_NOTES, MESSAGE_NOTES, NO_OFFSET, Values, is_offset
 from .records import cut_records
 from .tree import UNEXPLAINED, Part
@@ -246,6 +246,9 @@ def _cut_set(cut: Cutter, outer: Values, decompress: Transform) -> None:
     while cut.left:
         if _is_cut_short(cut):
             cut.rest(UNEXPLAINED, note="a message cut short ends the set without an error")
+            return
+        if cut.is_full:
+            cut.rest(MORE, note="messages that are not cut; to see them: kafkalog cat")
             return
         with cut.part(f"message {number}") as inner:
             _cut_inner(inner, decompress, wrapper)

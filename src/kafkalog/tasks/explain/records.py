@@ -11,7 +11,7 @@ from kafkalog.format import batch
 from kafkalog.format.sequence import increment_sequence
 
 from .control import cut_control_key, cut_control_value
-from .cutter import Cutter, fault
+from .cutter import MORE, Cutter, fault
 from .notes import NO_OFFSET, Values, is_offset, time_text
 
 INT8: Final = np.dtype("i1")
@@ -25,6 +25,9 @@ def cut_records(cut: Cutter, header: Values) -> None:
         cut.part_problem = fault(CorruptBatch("count", found=count, detail=f"{cut.left} bytes of records"))
     number = 0
     while cut.left and (number < count or not plausible):
+        if cut.is_full:
+            cut.rest(MORE, note=f"{count - number if plausible else 'more'} records are not cut; to see them: kafkalog cat")
+            return
         if not _cut_record(cut, number, header):
             return
         number += 1
@@ -93,6 +96,9 @@ def _cut_headers(record: Cutter) -> None:
     if not 0 <= count <= most:
         raise CorruptBatch("record-structure", expected=f"at most {most} headers", found=count)
     for number in range(count):
+        if record.is_full:
+            record.rest(MORE, note=f"{count - number} headers are not cut")
+            return
         if not _cut_header(record, number):
             return
 

@@ -5,22 +5,25 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kafkalog.errors import Limits, UsageError
+from kafkalog.errors import KafkaLogError, Limits, UsageError
 from kafkalog.format import batch
 from kafkalog.kernels import scan
 from kafkalog.kernels._jit import announce_compilation
 from kafkalog.log.batches import read_batches
 from kafkalog.log.headers import replay_transactions
-from kafkalog.log.partition import Partition
+from kafkalog.log.partition import Partition, StoredFile
 from kafkalog.log.reading import ReadOptions, RecordSlice, read_records
 from kafkalog.log.report import ReadReport
 from kafkalog.log.transactions import AbortedRanges
+from kafkalog.tables.choices import Names, Numbers, several_names, several_numbers
 from kafkalog.tables.logs import DAMAGE_MODES, Logs, open_logs, readable
+from kafkalog.tasks.ratio import Measured, measure_sample
 from kafkalog.tasks.transactions import transactional_ids
 
 from .entries import EntryCounts, header_counts
@@ -33,6 +36,11 @@ from .saving import ZstdTrial
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
+# Several windows are decoded at once, with all their values: of a compressed log they have to be smaller.
+DECODED_WINDOW_BYTES = 2 << 20
+LEAST_WINDOW_BYTES = 64 << 10
+PLAIN_RATIO = 1.5  # below it windows are as large as those of any other read, which costs least
+PLACES = 3
 INDEX_KINDS = ("index", "timeindex", "txnindex")
 TOP = 10
 
@@ -42,8 +50,8 @@ Progress = Callable[[ReadReport], None]
 def profile(
     path: str | os.PathLike[str] | Logs,
     *,
-    topics: Sequence[str] | None = None,
-    partitions: Sequence[int] | None = None,
+    topics: Names | None = None,
+    partitions: Numbers | None = None,
     top: int = TOP,
     quick: bool = False,
     on_damage: str = "skip",
@@ -60,6 +68,7 @@ def profile(
     `now_ms` and `retention_ms` are for timestamps in the future. What damage hides is in no count but in `report`.
     """
     _check(top, on_damage, threads)
+    topics, partitions = several_names("topics", topics), several_numbers("partitions", partitions)
     logs = path if isinstance(path, Logs) else open_logs(path, filesystem=filesystem)
     chosen = logs.choose(topics, partitions)
     now = int(time.time() * 1000) if now_ms is None else now_ms
@@ -118,7 +127,8 @@ class _Run:
         for partition in self._each():
             self.records.begin(partition)
             aborted: AbortedRanges | None = None
-            for found in read_records([partition], self.options, self.report):
+            options = replace(self.options, window_bytes=_window_bytes(partition, self.options.limits))
+            for found in read_records([partition], options, self.report):
                 fields = found.columns.entry_fields[:, found.first_entry : found.stop_entry]
                 if aborted is None and (fields[scan.ATTRIBUTES] & batch.TRANSACTIONAL).any():
                     aborted = replay_transactions(partition, self.options.limits, ReadReport()).aborted()
@@ -136,6 +146,16 @@ class _Run:
         self.future.take_entries(file, fields, count=False)
         self.future.take_records(file, columns.timestamps[found.start : found.stop])
         self.zstd.take(found.partition, file, fields)
+
+
+def _window_bytes(partition: Partition, limits: Limits) -> int | None:
+    """How much of a log to decode at once so that memory stays flat, by the compression at a few places; None: as usual."""
+    measured = Measured()
+    with suppress(KafkaLogError):  # what cannot be read is reported by the read itself
+        measured = measure_sample(partition, partition.open_log, limits, PLACES)
+    if measured.ratio is None or measured.ratio < PLAIN_RATIO:
+        return None
+    return max(int(DECODED_WINDOW_BYTES / measured.ratio), LEAST_WINDOW_BYTES)
 
 
 def _result(run: _Run, logs: Logs, now_ms: int, top: int, *, quick: bool, disk: DiskUse) -> Profile:
@@ -183,16 +203,24 @@ def _names_of(producers: Ranking, logs: Logs) -> dict[int, str]:
 def _disk_use(
     logs: Logs, chosen: Iterable[Partition], topics: Sequence[str] | None, partitions: Sequence[int] | None
 ) -> DiskUse:
-    """The sizes of all files of these partitions, and of what is left of deleted ones."""
-    log_bytes = index_bytes = other_bytes = leftover_bytes = 0
+    """The files of these partitions, and what is left of deleted ones."""
+    groups: dict[str, list[StoredFile]] = {"log": [], "index": [], "other": [], "leftover": []}
     live = list(chosen)
     for partition in live:
-        leftover_bytes += sum(stored.size for stored in partition.leftovers)
-        log_bytes += partition.size
-        index_bytes += sum(each.size for each in partition.files if each.kind in INDEX_KINDS and not each.suffix)
-        other_bytes += sum(each.size for each in partition.files if not each.suffix)
+        logs_of = {segment.log.path for segment in partition.segments}
+        for stored in partition.files:
+            groups[_group_of(stored, is_log=stored.path in logs_of)].append(stored)
     for partition in logs.partitions:
         is_wanted = (topics is None or partition.topic in topics) and (partitions is None or partition.partition in partitions)
         if is_wanted and partition not in live:
-            leftover_bytes += sum(stored.size for stored in partition.files)
-    return DiskUse(log_bytes, index_bytes, max(other_bytes - log_bytes - index_bytes, 0), leftover_bytes)
+            groups["leftover"] += partition.files
+    return DiskUse(
+        *(sum(stored.size for stored in group) for group in groups.values()),
+        *(sum(stored.stored_size for stored in group) for group in groups.values()),
+    )
+
+
+def _group_of(stored: StoredFile, *, is_log: bool) -> str:
+    if is_log:
+        return "log"
+    return "leftover" if stored.suffix else "index" if stored.kind in INDEX_KINDS else "other"

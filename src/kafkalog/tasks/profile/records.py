@@ -35,6 +35,7 @@ PREFIX_ENDS = b":/.|-_#"
 LONGEST_PREFIX = 32
 BYTES_WITHOUT_END = 4
 SALT_FACTOR = 0x9E3779B1
+MOST_COMPARED = 32  # headers of a record whose names are compared one with another; those of one with more are sorted
 
 
 def hours_of(timestamps: Ints) -> Ints:
@@ -149,7 +150,7 @@ class RecordCounts:
         header_shares = np.empty(count, np.int64)
         kernel.share_headers(offsets, names.sizes, values.sizes, weights, shares, header_shares)
         ids = names.ids(names.wanted, 0)
-        self.headers.add(ids, names.content, names.starts, names.sizes, header_shares, np.ones(count, np.int64))
+        self.headers.add(ids, names.content, names.starts, names.sizes, header_shares, _first_of_record(offsets, ids))
 
 
 def _between(column: pa.Array, offsets: layout.Offsets32) -> pa.Array:
@@ -162,6 +163,19 @@ def _header_bytes(offsets: layout.Offsets32, names: _Texts, values: _Texts) -> I
     upto = np.concatenate(([0], np.cumsum(names.sizes + values.sizes + layout.LEAST_HEADER)))
     sizes: Ints = np.diff(upto[offsets - offsets[0]])
     return sizes
+
+
+def _first_of_record(offsets: layout.Offsets32, ids: Ints) -> Ints:
+    """1 for the first header of each name in a record, 0 for its repetitions: a record counts once for a name."""
+    marks = np.empty(len(ids), np.int64)
+    kernel.mark_first_names(offsets, ids, MOST_COMPARED, marks)
+    many = np.flatnonzero(marks < 0)
+    if len(many):
+        rows = np.searchsorted(offsets - offsets[0], many, side="right")
+        marks[many] = 0
+        _, first = np.unique(np.stack((rows, ids[many])), axis=1, return_index=True)
+        marks[many[first]] = 1
+    return marks
 
 
 def _repeated(flags: NDArray[np.bool_], counts: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -176,15 +176,28 @@ class PinnedSegment:
 
 @dataclass(frozen=True)
 class DiskUse:
-    """The sizes of the files. `leftover_bytes`: what waits to be deleted, or was left over by a broker."""
+    """The sizes of the files, and what they take on the disk: their blocks, as `du` counts them.
+
+    A broker preallocates the index files of a newest segment, and on request its log: sparse files, which are far larger than
+    what they take. In an object store both are the same. `leftover_bytes`: what waits to be deleted, or was left by a broker.
+    """
 
     log_bytes: int = 0
     index_bytes: int = 0
     other_bytes: int = 0
     leftover_bytes: int = 0
+    log_disk_bytes: int = 0
+    index_disk_bytes: int = 0
+    other_disk_bytes: int = 0
+    leftover_disk_bytes: int = 0
+
+    @property
+    def disk_bytes(self) -> int:
+        """What all of it takes on the disk."""
+        return self.log_disk_bytes + self.index_disk_bytes + self.other_disk_bytes + self.leftover_disk_bytes
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Profile:
     """Where the bytes of a log directory are. Mappings are sorted by bytes, the largest first."""
 
@@ -213,6 +226,10 @@ class Profile:
     transactional_ids: dict[int, str] = field(default_factory=dict)  # of the producers in the ranking
     report: ReadReport = field(default_factory=ReadReport)
 
+    def __repr__(self) -> str:
+        total = f"{self.total.bytes} bytes, {self.total.records} records in {self.total.batches} batches"
+        return f"Profile({self.path!r}, {len(self.topics)} topics, {len(self.partitions)} partitions, {total})"
+
     def as_dict(self) -> dict[str, Any]:
         """The profile as plain values, for JSON."""
         rankings = ("hours", "producers", "keys", "key_prefixes", "headers")
@@ -220,7 +237,7 @@ class Profile:
             "path": path_text(self.path),
             "now_ms": self.now_ms,
             "quick": self.quick,
-            "disk": asdict(self.disk),
+            "disk": {**asdict(self.disk), "disk_bytes": self.disk.disk_bytes},
             "total": self.total.as_dict(),
             "topics": [{"topic": path_text(name), **self._topic(name)} for name in self.topics],
             "partitions": [

@@ -1,0 +1,233 @@
+"""Whether a log still holds what was read of it: the entry that was read last, and the leader epochs up to there.
+
+A log is cut and written again under a new leader epoch when a leader with other records takes over, and after a crash that
+cost the newest records. Offsets alone do not show it. A follower finds the place by asking its leader where an epoch ended;
+here the entries themselves answer first, then the leader-epoch-checkpoint beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kafkalog.errors import Limits
+from kafkalog.format.batch import CODEC_MASK
+from kafkalog.format.checkpoint import EpochStart
+from kafkalog.kernels import scan
+from kafkalog.kernels.bytes import Ints
+from kafkalog.segment.decode import crc_matches
+from kafkalog.segment.seek import seek_position
+from kafkalog.segment.windows import SegmentWalk, Window
+from kafkalog.storage.store import ByteSource
+
+from .headers import iter_headers
+from .partition import Partition, Segment
+
+UNKNOWN_EPOCH = -1
+
+
+@dataclass(frozen=True)
+class EntryMark:
+    """An entry and its place, as far as a header tells it from any other entry that could be there."""
+
+    segment: int
+    position: int
+    base_offset: int
+    last_offset: int
+    leader_epoch: int
+    magic: int
+    attributes: int
+    record_count: int
+    crc: int
+
+    def is_same_entry(self, other: EntryMark) -> bool:
+        """Whether both are one entry; compaction of other entries may have moved it."""
+        return self._content() == other._content() and self.crc == other.crc
+
+    def is_rewritten_as(self, other: EntryMark) -> bool:
+        """Whether `other` stands for the same offsets with other content, which compaction does not explain.
+
+        A cleaner that changes an entry removes records from it or sets its delete horizon, a bit of the attributes.
+        """
+        has_set = self.magic < 2 and self.attributes & CODEC_MASK  # compressed messages: a cleaner makes the set again
+        return not has_set and self._content() == other._content() and self.crc != other.crc
+
+    def _content(self) -> tuple[int, ...]:
+        return self.base_offset, self.last_offset, self.leader_epoch, self.magic, self.attributes, self.record_count
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """What is known of a log up to `next_offset`: its last entry, and where leader epochs began, ascending.
+
+    `last_entry` is None where it was not noted, `epochs` is empty where none are known (formats v0 and v1 have no epochs).
+    """
+
+    next_offset: int
+    last_entry: EntryMark | None = None
+    epochs: tuple[EpochStart, ...] = ()
+
+    @property
+    def epoch(self) -> int:
+        return self.epochs[-1].epoch if self.epochs else UNKNOWN_EPOCH
+
+    @property
+    def last_offset(self) -> int:
+        return self.next_offset - 1 if self.last_entry is None else self.last_entry.last_offset
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """From `offset` on the log no longer holds what was read; None where only the content shows it, and not from where on."""
+
+    offset: int | None
+
+
+def trace(partition: Partition, next_offset: int, last_entry: EntryMark | None) -> Lineage:
+    """The lineage up to `next_offset`, without epochs that the checkpoint has by now and the last entry that was read has not."""
+    if last_entry is None or last_entry.leader_epoch < 0:
+        return Lineage(next_offset, last_entry)
+    epochs = [
+        start
+        for start in partition.epochs
+        if start.start_offset <= last_entry.last_offset and start.epoch <= last_entry.leader_epoch
+    ]
+    if not epochs or epochs[-1].epoch != last_entry.leader_epoch:
+        epochs.append(EpochStart(last_entry.leader_epoch, last_entry.base_offset))
+    return Lineage(next_offset, last_entry, tuple(epochs))
+
+
+def find_divergence(partition: Partition, read: Lineage, end_offset: int, limits: Limits) -> Divergence | None:
+    """Where the log, which ends at `end_offset` now, left what was read of it; None where it goes on from there."""
+    here = last_entry_before(partition, read.next_offset, limits)
+    mark = read.last_entry
+    found = [end_offset] if end_offset < read.next_offset else []
+    if here is not None and not _goes_on(read, here):
+        found += [*_by_entries(partition, read, here, limits), *_by_checkpoint(partition, read)]
+    if found:
+        return Divergence(max(min(found), 0))
+    is_rewritten = mark is not None and here is not None and mark.is_rewritten_as(here)
+    return Divergence(None) if is_rewritten else None
+
+
+def _goes_on(read: Lineage, here: EntryMark) -> bool:
+    """Whether the entry that now holds the last offset that was read is of the epoch that it was: no checkpoint knows better."""
+    if read.last_entry is not None and here.is_same_entry(read.last_entry):
+        return True
+    return here.leader_epoch == read.epoch and here.last_offset >= read.last_offset
+
+
+def _by_entries(partition: Partition, read: Lineage, here: EntryMark, limits: Limits) -> list[int]:
+    """Where the log leaves what was read, by the entry that now holds the last offset of it, or is the last one before it."""
+    if UNKNOWN_EPOCH in (here.leader_epoch, read.epoch) or here.leader_epoch == read.epoch:
+        return []
+    if here.leader_epoch > read.epoch:
+        return [_first_offset_above(partition, read.epoch, here, limits)]
+    if here.last_offset < read.last_offset:  # the entry that was read is gone, as compaction explains
+        return []
+    return [start.start_offset for start in read.epochs if start.epoch > here.leader_epoch]
+
+
+def _by_checkpoint(partition: Partition, read: Lineage) -> list[int]:
+    """The same by the checkpoint: the first offset below what was read that it gives to another epoch."""
+    known, now = read.epochs, partition.epochs
+    if not known or not now:
+        return []
+    first = max(known[0].start_offset, now[0].start_offset, partition.start_offset)
+    edges = {first, *(start.start_offset for start in (*known, *now) if start.start_offset > first)}
+    differing = [edge for edge in sorted(edges) if edge < read.next_offset and epoch_at(known, edge) != epoch_at(now, edge)]
+    later = [start.start_offset for start in now if start.epoch > read.epoch and start.start_offset < read.next_offset]
+    return differing[:1] + later[:1]
+
+
+def epoch_at(epochs: Sequence[EpochStart], offset: int) -> int:
+    """The epoch of an offset; UNKNOWN_EPOCH before the first one."""
+    found = [start.epoch for start in epochs if start.start_offset <= offset]
+    return found[-1] if found else UNKNOWN_EPOCH
+
+
+def _first_offset_above(partition: Partition, epoch: int, here: EntryMark, limits: Limits) -> int:
+    """Where the entries of epochs after `epoch` begin; all headers up to `here` are read, which is rarely needed."""
+    for _, fields in iter_headers(partition, limits):
+        above = np.flatnonzero((fields[scan.MAGIC] == 2) & (fields[scan.LEADER_EPOCH] > epoch))
+        if len(above):
+            return int(fields[scan.BASE_OFFSET, above[0]])
+    return here.base_offset
+
+
+# -- entries -----------------------------------------------------------------------------------------------------------------
+
+
+def last_entry_before(partition: Partition, offset: int, limits: Limits) -> EntryMark | None:
+    """The last entry that begins before `offset` and whose checksum matches; None where there is none.
+
+    What the listing does not show is not looked at.
+    """
+    for segment in reversed(partition.segments):
+        if segment.base_offset >= offset:
+            continue
+        with partition.open_log(segment) as source:
+            stop = min(segment.log.size, source.size)
+            index = segment.siblings.get("index")
+            path = index.path if index else None
+            start = seek_position(source, partition.store, path, segment.base_offset, offset - 1, limits, stop)
+            found = None
+            for fields in SegmentWalk(source, start, stop, limits).headers():
+                before = fields[:, fields[scan.BASE_OFFSET] < offset]
+                found = last_proven(segment, source, before) or found
+                if before.shape[1] < fields.shape[1]:
+                    break
+        if found is not None:
+            return found
+    return None
+
+
+def last_proven(segment: Segment, source: ByteSource, fields: Ints) -> EntryMark | None:
+    """The last of these entries whose checksum matches: a header alone may lie."""
+    for row in range(fields.shape[1] - 1, -1, -1):
+        if _is_proven(source, fields[:, row : row + 1]):
+            return mark_of(segment, fields, row)
+    return None
+
+
+def mark_of(segment: Segment, fields: Ints, row: int) -> EntryMark:
+    position, magic, base, last, attributes, crc, count, epoch = fields[
+        [
+            scan.POSITION,
+            scan.MAGIC,
+            scan.BASE_OFFSET,
+            scan.LAST_OFFSET,
+            scan.ATTRIBUTES,
+            scan.CRC,
+            scan.COUNT,
+            scan.LEADER_EPOCH,
+        ],
+        row,
+    ].tolist()
+    return EntryMark(segment.base_offset, position, base, last, epoch, magic, attributes, count, crc)
+
+
+def is_in_place(partition: Partition, mark: EntryMark, limits: Limits) -> bool:
+    """Whether the entry is still at its position, so that the file before it is what it was when the entry was read."""
+    for segment in partition.segments:
+        if segment.base_offset == mark.segment:
+            with partition.open_log(segment) as source:
+                return _entry_at(segment, source, mark.position, limits) == mark
+    return False
+
+
+def _entry_at(segment: Segment, source: ByteSource, position: int, limits: Limits) -> EntryMark | None:
+    stop = min(segment.log.size, source.size)
+    front = np.frombuffer(source.read(position, min(scan.HEADER_REACH, max(stop - position, 0))), np.uint8)
+    fields = np.empty((scan.FIELD_COUNT, 1), np.int64)
+    _, count, _ = scan.scan_headers(front, position, stop, limits.batch_bytes, fields)
+    return mark_of(segment, fields, 0) if count else None
+
+
+def _is_proven(source: ByteSource, fields: Ints) -> bool:
+    position, size = fields[[scan.POSITION, scan.SIZE], 0].tolist()
+    data = np.frombuffer(source.read(position, size), np.uint8)
+    window = Window(source.path, position, data, np.ascontiguousarray(fields), 1)
+    return bool(crc_matches(window, np.arange(1)).all())

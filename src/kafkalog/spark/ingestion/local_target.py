@@ -1,0 +1,367 @@
+"""A target that is a folder of this machine, or one that all workers mount.
+
+The folder may belong to somebody else than the user who runs the ingest, root for example. So every path below it is walked from
+name to name without following links, and what is emptied has to be ours or the folder's owner's: whatever lies there, nothing
+outside of it changes.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import io
+import os
+import shutil
+import stat
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import groupby
+from typing import Any, Final
+
+from kafkalog.errors import StorageError
+
+from ..errors import SparkSourceError
+from .places import NAME_BYTES, OWN_FOLDER, bad_target, busy, failed
+
+LOCK: Final = f"{OWN_FOLDER}/lock"
+SYNC_BYTES: Final = 16 << 20
+FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+# A file system without hard links; the lock still keeps runs apart there.
+NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+
+
+class SteadyFile(io.RawIOBase):
+    """A file that goes to the disk while it is written, so that its end does not have to wait for all of it."""
+
+    def __init__(self, raw: io.FileIO) -> None:
+        super().__init__()
+        self.raw = raw
+        self.unsynced = 0
+        self.syncing: threading.Thread | None = None
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self.raw.tell()
+
+    def write(self, data: object) -> int:
+        remaining = memoryview(data).cast("B")  # type: ignore[arg-type]
+        size = len(remaining)
+        while remaining:
+            remaining = remaining[self.raw.write(remaining) :]
+        self.unsynced += size
+        if self.unsynced >= SYNC_BYTES and (self.syncing is None or not self.syncing.is_alive()):
+            self.unsynced = 0
+            self.syncing = threading.Thread(target=self._sync_early, name="kafkalog-sync", daemon=True)
+            self.syncing.start()
+        return size
+
+    def _sync_early(self) -> None:
+        # What fails here fails again in sync(), which raises it.
+        with suppress(OSError, ValueError):
+            os.fdatasync(self.raw.fileno())
+
+    def sync(self) -> None:
+        """Return when everything is on the disk."""
+        os.fsync(self.raw.fileno())
+
+    def close(self) -> None:
+        if self.syncing is not None:
+            self.syncing.join()
+            self.syncing = None
+        super().close()
+
+
+class LocalTarget:
+    """A folder; see `Target` for what its methods promise."""
+
+    # The kernel lets go of the lock when its process ends, so whatever lies in staging is of runs that have ended.
+    staged_are_dead = True
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+
+    @property
+    def name(self) -> str:
+        return self.root
+
+    def size(self, path: str) -> int | None:
+        try:
+            with self._folder(os.path.dirname(path)) as folder:
+                return os.stat(os.path.basename(path), dir_fd=folder, follow_symlinks=False).st_size
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._failed(path, "looking it up", error) from error
+
+    def unfinished(self, folder: str) -> list[str]:
+        return self.list(folder)
+
+    def list(self, folder: str) -> list[str]:
+        try:
+            with self._folder(folder) as descriptor:
+                return sorted(os.listdir(descriptor))
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise self._failed(folder, "listing", error) from error
+
+    def read(self, path: str) -> bytes:
+        with self.open(path) as file:
+            try:
+                return bytes(file.read())
+            except OSError as error:
+                raise self._failed(path, "reading", error) from error
+
+    def require_room(self, paths: Iterable[str]) -> None:
+        """Names that fit, in folders that are no links, of this file system, and writable."""
+        try:
+            with self._folder("") as root:
+                device = os.fstat(root).st_dev
+            for folder, group in groupby(sorted(paths), os.path.dirname):
+                for path in group:
+                    self._require_short(path)
+                self._require_movable(folder, device)
+        except OSError as error:
+            raise self._failed("", "looking it up", error) from error
+
+    def _require_short(self, path: str) -> None:
+        for part in path.split("/"):
+            size = len(os.fsencode(part))
+            if size > NAME_BYTES:
+                raise bad_target(self._absolute(path), f"a name of {size} bytes, of which {NAME_BYTES} fit")
+
+    def _require_movable(self, folder: str, device: int) -> None:
+        """SparkSourceError unless a file of staging can be moved to the folder, or to one that is made there."""
+        while folder:
+            try:
+                with self._folder(folder) as descriptor:
+                    if os.fstat(descriptor).st_dev != device:
+                        raise bad_target(self._absolute(folder), "on another file system than the target")
+                    if not os.access(".", os.W_OK | os.X_OK, dir_fd=descriptor, effective_ids=True):
+                        raise bad_target(self._absolute(folder), "not writable; give it to the user who runs the ingest")
+                return
+            except FileNotFoundError:
+                folder = os.path.dirname(folder)
+
+    def publish(self, path: str, content: bytes, unfinished: str) -> None:
+        try:
+            with self.output(unfinished) as file:
+                file.write(content)
+            with self._folder(os.path.dirname(path), make=True) as after, self._folder(os.path.dirname(unfinished)) as before:
+                self._link(os.path.basename(unfinished), os.path.basename(path), before, after)
+                os.fsync(after)
+        except FileExistsError:
+            raise busy(self.root, f" and has published {path}") from None
+        except OSError as error:
+            raise self._failed(path, "writing", error) from error
+
+    def _link(self, source: str, destination: str, before: int, after: int) -> None:
+        try:
+            # A link never replaces: of two runs that pass a lock which the file system does not honour, one fails here.
+            os.link(source, destination, src_dir_fd=before, dst_dir_fd=after, follow_symlinks=False)
+        except OSError as error:
+            if error.errno not in NO_LINKS:
+                raise
+            if _is_there(destination, after):
+                raise FileExistsError(errno.EEXIST, "published", destination) from None
+            os.rename(source, destination, src_dir_fd=before, dst_dir_fd=after)
+
+    @contextmanager
+    def output(self, path: str) -> Iterator[Any]:
+        try:
+            with self._folder(os.path.dirname(path), make=True) as folder:
+                descriptor = self._open_file(path, folder, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+                with open(descriptor, "wb", buffering=0) as raw, SteadyFile(raw) as file:
+                    yield file
+                    file.sync()
+                os.fsync(folder)
+        except OSError as error:
+            raise self._failed(path, "writing", error) from error
+
+    def move(self, moves: Iterable[tuple[str, str]]) -> None:
+        for folder, group in groupby(moves, lambda move: os.path.dirname(move[1])):
+            try:
+                with self._folder(folder, make=True) as descriptor:
+                    for source, destination in group:
+                        self._move(source, destination, descriptor)
+                    os.fsync(descriptor)
+            except OSError as error:
+                raise self._failed(folder, "moving files there", error) from error
+
+    def _move(self, source: str, destination: str, folder: int) -> None:
+        name = os.path.basename(destination)
+        try:
+            with self._folder(os.path.dirname(source)) as staging:
+                os.rename(os.path.basename(source), name, src_dir_fd=staging, dst_dir_fd=folder)
+        except FileNotFoundError:
+            if not _is_there(name, folder):
+                gone = self._absolute(destination)
+                message = f"{gone}: gone, and so is {self._absolute(source)}; the target was changed by hand"
+                raise StorageError(message, file=gone) from None
+
+    def delete(self, paths: Iterable[str]) -> None:
+        for folder, group in groupby(paths, os.path.dirname):
+            try:
+                with self._folder(folder) as descriptor:
+                    for path in group:
+                        with suppress(FileNotFoundError):
+                            os.unlink(os.path.basename(path), dir_fd=descriptor)
+                    os.fsync(descriptor)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise self._failed(folder, "deleting files there", error) from error
+
+    def open(self, path: str) -> Any:
+        try:
+            with self._folder(os.path.dirname(path)) as folder:
+                return open(self._open_file(path, folder, os.O_RDONLY), "rb")
+        except OSError as error:
+            raise self._failed(path, "opening", error) from error
+
+    def remove(self, folder: str) -> None:
+        parent, name = os.path.split(folder)
+        try:
+            with self._folder(parent) as above:
+                with self._folder(folder):  # a folder, and no link
+                    self._require_own(folder, above, name)
+                shutil.rmtree(name, dir_fd=above)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise self._failed(folder, "removing", error) from error
+
+    def _require_own(self, folder: str, above: int, name: str) -> None:
+        """SparkSourceError if a folder at or in this one is of somebody else than us and the target's owner."""
+        allowed = self._owners()
+        for place, _, _, descriptor in os.fwalk(name, dir_fd=above, follow_symlinks=False):
+            owner = os.fstat(descriptor).st_uid
+            if owner not in allowed:
+                found = self._absolute(folder) + place.removeprefix(name)
+                raise bad_target(found, f"belongs to user {owner}, so it is not emptied; look what it is, and remove it")
+
+    def _owners(self) -> set[int]:
+        """Who may have made what lies in our own folder: we, or who can do anything to the target anyway."""
+        return {os.geteuid(), os.stat(self.root).st_uid, 0}
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        try:
+            with self._folder(OWN_FOLDER, make=True) as folder:
+                with suppress(FileExistsError):
+                    os.close(self._open_file(LOCK, folder, os.O_RDWR | os.O_CREAT | os.O_EXCL))
+                descriptor = self._open_file(LOCK, folder, os.O_RDWR)
+        except OSError as error:
+            raise self._failed(LOCK, "making the lock", error) from error
+        try:
+            self._take(descriptor)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _take(self, descriptor: int) -> None:
+        try:
+            # The kernel lets go of it when the process ends, however it ends.
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise busy(self.root, "") from None
+
+    # -- names below the target ----------------------------------------------------------------------------------------------
+
+    def _absolute(self, path: str) -> str:
+        return os.path.join(self.root, path)
+
+    def _failed(self, path: str, action: str, error: OSError) -> OSError:
+        return error if isinstance(error, StorageError) else failed(self._absolute(path), action, error)
+
+    @contextmanager
+    def _folder(self, path: str, *, make: bool = False) -> Iterator[int]:
+        """A descriptor of a folder, reached from name to name; SparkSourceError at a link. What is made is durable."""
+        if make:
+            _make_durable(self.root)
+        descriptor = os.open(self.root, FOLDER_FLAGS)
+        try:
+            parts = path.split("/") if path else []
+            for depth, part in enumerate(parts, 1):
+                above, descriptor = descriptor, -1
+                try:
+                    descriptor = self._enter("/".join(parts[:depth]), part, above, make)
+                finally:
+                    os.close(above)
+            yield descriptor
+        finally:
+            if descriptor >= 0:
+                os.close(descriptor)
+
+    def _enter(self, path: str, part: str, above: int, make: bool) -> int:
+        try:
+            return os.open(part, FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=above)
+        except FileNotFoundError:
+            if not make:
+                raise
+        except OSError as error:
+            if error.errno not in (errno.ENOTDIR, errno.ELOOP):
+                raise
+            raise self._odd(path, os.stat(part, dir_fd=above, follow_symlinks=False), "a folder") from None
+        with suppress(FileExistsError):
+            os.mkdir(part, dir_fd=above)
+        os.fsync(above)
+        descriptor = self._enter(path, part, above, make=False)
+        _hand_over(descriptor, above)
+        return descriptor
+
+    def _open_file(self, path: str, folder: int, flags: int) -> int:
+        """A descriptor of a regular file; SparkSourceError for anything else, links included."""
+        name = os.path.basename(path)
+        try:
+            # Without waiting: opening a FIFO would.
+            descriptor = os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666, dir_fd=folder)
+            if flags & os.O_EXCL:
+                _hand_over(descriptor, folder)
+        except OSError as error:
+            if error.errno not in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
+                raise
+            raise self._odd(path, os.stat(name, dir_fd=folder, follow_symlinks=False), "a file") from None
+        found = os.fstat(descriptor)
+        if stat.S_ISREG(found.st_mode):
+            return descriptor
+        os.close(descriptor)
+        raise self._odd(path, found, "a file")
+
+    def _odd(self, path: str, found: os.stat_result, expected: str) -> SparkSourceError:
+        kinds = {stat.S_IFLNK: "a symbolic link", stat.S_IFDIR: "a folder", stat.S_IFREG: "a file", stat.S_IFIFO: "a FIFO"}
+        kind = kinds.get(stat.S_IFMT(found.st_mode), "something else")
+        return bad_target(self._absolute(path), f"{kind} where an ingest has {expected}; look what it is, and remove it")
+
+
+def _hand_over(descriptor: int, folder: int) -> None:
+    """What root makes in somebody's target is of the owner of its folder, who goes on there. Only for what was made just now."""
+    owner = os.fstat(folder)
+    if os.geteuid() == 0 and owner.st_uid != 0 and os.fstat(descriptor).st_uid == 0:
+        os.fchown(descriptor, owner.st_uid, owner.st_gid)
+
+
+def _is_there(name: str, folder: int) -> bool:
+    try:
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _make_durable(folder: str) -> None:
+    """Make the folder and those above it, and flush each that gains a name."""
+    if os.path.isdir(folder):
+        return
+    above = os.path.dirname(folder)
+    _make_durable(above)
+    with suppress(FileExistsError):
+        os.mkdir(folder)
+    descriptor = os.open(above, FOLDER_FLAGS)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

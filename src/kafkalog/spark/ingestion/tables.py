@@ -1,0 +1,195 @@
+"""What earlier runs left in the tables of a target: rows looked up, and rows set aside that their log no longer holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from kafkalog.log.partition import Partition
+from kafkalog.log.reading import ReadOptions
+from kafkalog.log.report import ReadReport
+from kafkalog.segment.decode import RecordRange
+from kafkalog.tables.records import record_batches
+from kafkalog.tables.schemas import find_table
+
+from ..splits import HIGHEST
+from .manifest import Gap, WrittenFile, staging_folder
+from .options import IngestOptions
+from .target import Target
+from .writing import GENERATION, parquet_writer, topic_folder
+
+SUPERSEDED: Final = "_superseded"
+PARQUET: Final = ".parquet"
+# Offsets that are compared at first with the rows taken of them, and at most at once where these do not do.
+COMPARED_OFFSETS: Final = 1000
+MOST_COMPARED_OFFSETS: Final = 64_000
+
+
+@dataclass(frozen=True)
+class RowRange:
+    """Rows of a partition: the offsets from `start` up to, and not with, `stop`, of one generation."""
+
+    partition: int
+    generation: int
+    start: int
+    stop: int
+
+    def mask(self, rows: pa.Table) -> Any:
+        offsets = rows.column("offset")
+        found = pc.and_(pc.greater_equal(offsets, self.start), pc.less(offsets, self.stop))
+        found = pc.and_(found, pc.equal(rows.column("partition"), self.partition))
+        return pc.and_(found, pc.equal(rows.column(GENERATION), self.generation)) if GENERATION in rows.column_names else found
+
+    def may_hold(self, group: Any) -> bool:
+        """Whether the statistics of a row group allow such rows."""
+        columns = (group.column(number) for number in range(group.num_columns))
+        known = {column.path_in_schema: column.statistics for column in columns if column.is_stats_set}
+        bounds = {"partition": (self.partition, self.partition), "offset": (self.start, self.stop - 1)}
+        return all(
+            name not in known or not known[name].has_min_max or (known[name].min <= high and known[name].max >= low)
+            for name, (low, high) in bounds.items()
+        )
+
+
+@dataclass(frozen=True)
+class SetAside:
+    """What takes the place of the files `replaced`: the rows that stay, and those that are superseded."""
+
+    rewritten: tuple[WrittenFile, ...] = ()
+    superseded: tuple[WrittenFile, ...] = ()
+    replaced: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """From where on records are others than were taken, None if none is; `is_akin` if one before that is the same."""
+
+    first_difference: int | None
+    is_akin: bool
+
+
+class Tables:
+    """The tables of a target."""
+
+    def __init__(self, target: Target, options: IngestOptions) -> None:
+        self.target = target
+        self.options = options
+
+    def compare(self, partition: Partition, generation: int, stop: int) -> Comparison:
+        """Whether the log before `stop` holds the records that are in the tables as they were taken.
+
+        Tells a log that was truncated, and perhaps written again, from one that was created again, where neither topic id nor
+        leader epochs do. From `stop` backwards, up to a record that is the same; what only one side has, compaction explains.
+        """
+        first, count = None, COMPARED_OFFSETS
+        while stop > partition.start_offset:
+            start = max(stop - count, partition.start_offset)
+            taken, present = (
+                {row.pop("offset"): row for row in rows.to_pylist()} for rows in self._both(partition, generation, start, stop)
+            )
+            for offset in sorted(taken.keys() & present.keys(), reverse=True):
+                if taken[offset] == present[offset]:
+                    return Comparison(first, is_akin=True)
+                first = offset
+            stop, count = start, min(2 * count, MOST_COMPARED_OFFSETS)
+        return Comparison(first, is_akin=False)
+
+    def _both(self, partition: Partition, generation: int, start: int, stop: int) -> tuple[pa.Table, pa.Table]:
+        """The records of these offsets as they were taken, and as they are in the log."""
+        names = ["offset", "timestamp", "key", *(["value"] if self.options.payload is None else [])]
+        present = _read(partition, start, stop, names)
+        taken = self._rows(partition, RowRange(partition.partition, generation, start, stop), names) if len(present) else present
+        return taken.cast(present.schema), present
+
+    def _rows(self, partition: Partition, wanted: RowRange, names: Sequence[str]) -> pa.Table:
+        found = []
+        for path in self._files(topic_folder(partition.topic)):
+            with self.target.open(path) as file:
+                parquet = pq.ParquetFile(file)
+                groups = [number for number in _groups(parquet) if wanted.may_hold(parquet.metadata.row_group(number))]
+                if groups:
+                    rows = parquet.read_row_groups(groups)
+                    found.append(rows.filter(wanted.mask(rows)).select(names))
+        return pa.concat_tables(found) if found else find_table("records").schema(names).empty_table()
+
+    def set_aside(self, gaps: Sequence[Gap], generations: dict[tuple[str, int], int], run: str, commit: int) -> SetAside:
+        """Stage what is left of the files with rows that their log no longer holds, and these rows."""
+        ranges: dict[str, list[RowRange]] = {}
+        for gap in gaps:
+            if gap.reason == "truncated":
+                offsets = gap.start_offset, gap.stop_offset
+            elif gap.reason != "removed" and not self.options.generation:  # no column would tell the two logs apart
+                offsets = 0, HIGHEST
+            else:
+                continue
+            generation = generations[gap.topic, gap.partition]
+            ranges.setdefault(gap.topic, []).append(RowRange(gap.partition, generation, *offsets))
+        rewritten: list[WrittenFile] = []
+        superseded: list[WrittenFile] = []
+        replaced: list[str] = []
+        for topic, wanted in ranges.items():
+            for path in self._files(topic_folder(topic)):
+                rows = self._affected(path, wanted)
+                if rows is None:
+                    continue
+                mask = _any(wanted, rows)
+                name = f"{commit:020}-{len(replaced):06}{PARQUET}"
+                folder, staged = path.rpartition("/")[0], f"{staging_folder(run)}/replaced"
+                superseded.append(self._write(rows.filter(mask), f"{staged}/{name}", f"{SUPERSEDED}/{folder}/{name}"))
+                if pc.any(pc.invert(mask)).as_py():
+                    kept = rows.filter(pc.invert(mask))
+                    rewritten.append(self._write(kept, f"{staged}/kept-{name}", f"{folder}/kept-{name}"))
+                replaced.append(path)
+        return SetAside(tuple(rewritten), tuple(superseded), tuple(replaced))
+
+    def _affected(self, path: str, wanted: Sequence[RowRange]) -> pa.Table | None:
+        """The rows of a file that holds wanted ones."""
+        with self.target.open(path) as file:
+            parquet = pq.ParquetFile(file)
+            groups = [parquet.metadata.row_group(number) for number in _groups(parquet)]
+            if not any(each.may_hold(group) for each in wanted for group in groups):
+                return None
+            rows = parquet.read()
+        return rows if pc.any(_any(wanted, rows)).as_py() else None
+
+    def _write(self, rows: pa.Table, staged: str, path: str) -> WrittenFile:
+        with ExitStack() as stack:
+            file = stack.enter_context(self.target.output(staged))
+            stack.enter_context(parquet_writer(file, rows.schema, self.options)).write_table(rows)
+        offsets = rows.group_by("partition").aggregate([("offset", "min"), ("offset", "max")]).to_pylist()
+        bounds = {str(each["partition"]): (each["offset_min"], each["offset_max"]) for each in offsets}
+        return WrittenFile(path, staged, rows.num_rows, self.target.size(staged) or 0, bounds)
+
+    def _files(self, folder: str) -> Iterator[str]:
+        """The Parquet files below a folder of the tables."""
+        for name in self.target.list(folder):
+            if name.endswith(PARQUET):
+                yield f"{folder}/{name}"
+            elif "=" in name:  # a folder by day or hour
+                yield from self._files(f"{folder}/{name}")
+
+
+def _groups(parquet: pq.ParquetFile) -> range:
+    return range(parquet.metadata.num_row_groups)
+
+
+def _any(wanted: Sequence[RowRange], rows: pa.Table) -> Any:
+    mask = wanted[0].mask(rows)
+    for each in wanted[1:]:
+        mask = pc.or_(mask, each.mask(rows))
+    return mask
+
+
+def _read(partition: Partition, start: int, stop: int, names: Sequence[str]) -> pa.Table:
+    """Records of a log, those that are damaged left out."""
+    schema = find_table("records").schema(names)
+    options = ReadOptions(
+        columns=frozenset(schema.names), record_range=RecordRange(start, stop), on_damage="skip", threads=1
+    )
+    return pa.Table.from_batches(record_batches([partition], schema, options, ReadReport()), schema)

@@ -1,0 +1,153 @@
+"""Empty or remove a folder of ours, and nothing else, whatever somebody puts in its place meanwhile.
+
+A folder for unfinished work has a name that can be foretold, in a place where others may write. So it is opened without following
+links, step by step; it has to belong to whom we run as and be closed to other writers; and what goes is named relative to its
+descriptor, so that a swapped path leads nowhere.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import pwd
+import shlex
+import shutil
+import stat
+from contextlib import suppress
+
+from kafkalog.errors import StorageError, path_text
+
+OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+UNFINISHED_MODE = stat.S_ISVTX | stat.S_IRWXU  # for us alone; the sticky bit, of no use in such a folder, is our mark
+_PROBE, _PROBE_MODE = ".probe.inprogress", 0o640
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+def user_name(user: int) -> str:
+    """The name of a user of this machine, or the number."""
+    try:
+        return pwd.getpwuid(user).pw_name
+    except KeyError:
+        return f"user {user}"
+
+
+def open_below(root: str, path: str = ".") -> int:
+    """A descriptor of the folder `path`, plain names below `root`; StorageError if one of them is a link or a file."""
+    descriptor = os.open(root, OPEN_FOLDER & ~os.O_NOFOLLOW)
+    where = root
+    for name in path.split("/"):
+        assert name != ".."
+        where = os.path.join(where, name)
+        try:
+            below = _open_folder(name, descriptor, where)
+        finally:
+            os.close(descriptor)
+        descriptor = below
+    return descriptor
+
+
+def _open_folder(name: str, parent: int, path: str) -> int:
+    try:
+        return os.open(name, OPEN_FOLDER, dir_fd=parent)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR):
+            raise refusal(path, "a link or no folder, so this command did not make it") from error
+        raise
+
+
+def refusal(path: str, problem: str) -> StorageError:
+    """What is said of something in the place of a folder of ours."""
+    command = f"`rm -r {shlex.quote(path_text(path))}`"
+    return StorageError(f"{path}: {problem}; it is left alone: look at it, then remove it ({command})", file=path)
+
+
+def require_own(descriptor: int, path: str) -> None:
+    """StorageError unless the open folder, which `path` names, is ours and only we may write to it."""
+    found = os.fstat(descriptor)
+    is_ours = found.st_uid == os.geteuid() and not found.st_mode & _OTHERS_WRITE
+    if is_ours or has_no_owners(descriptor):
+        return
+    if found.st_uid != os.geteuid():
+        owner, we = user_name(found.st_uid), user_name(os.geteuid())
+        raise refusal(path, f"belongs to {owner}, so this command, which runs as {we}, did not make it")
+    raise refusal(path, f"others may write to it (mode {stat.S_IMODE(found.st_mode):04o}), so what is in it may be theirs")
+
+
+def has_no_owners(folder: int) -> bool:
+    """Whether owners and modes tell nothing, because the file system of the open folder does not keep them (FAT, some of CIFS).
+
+    A file is made to find out. Where they are kept it is ours, and has the mode that we give it, whoever made the folder.
+    """
+    probe = f".{os.getpid()}{_PROBE}"
+    try:
+        descriptor = os.open(probe, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
+    except OSError:
+        return False
+    try:
+        with suppress(PermissionError):
+            os.fchmod(descriptor, _PROBE_MODE)  # what the folder's access control lists made of it does not count
+        found = os.fstat(descriptor)
+        return (found.st_uid, stat.S_IMODE(found.st_mode)) != (os.geteuid(), _PROBE_MODE)
+    finally:
+        os.close(descriptor)
+        with suppress(OSError):
+            os.unlink(probe, dir_fd=folder)
+
+
+def require_unfinished(descriptor: int, above: os.stat_result, path: str) -> None:
+    """The same, of a folder for unfinished work: StorageError also if somebody may have renamed another folder of ours to it.
+
+    Whoever may change the folder above can do that, but cannot give it the mode that ours have. It gets that mode now.
+    """
+    require_own(descriptor, path)
+    if _may_be_changed_by_others(above) and not is_unfinished(descriptor):
+        raise refusal(path, "made for something else, and renamed by somebody who may write to the folder above")
+    with suppress(PermissionError):  # where modes are not kept
+        os.fchmod(descriptor, UNFINISHED_MODE)
+
+
+def is_unfinished(descriptor: int) -> bool:
+    """Whether the open folder was made by us, and for unfinished work."""
+    status = os.fstat(descriptor)
+    is_marked = status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) == UNFINISHED_MODE
+    return is_marked or has_no_owners(descriptor)
+
+
+def _may_be_changed_by_others(folder: os.stat_result) -> bool:
+    is_open = folder.st_mode & _OTHERS_WRITE and not folder.st_mode & stat.S_ISVTX
+    return bool(is_open) or folder.st_uid not in (0, os.geteuid())
+
+
+def empty_folder(descriptor: int) -> None:
+    """Remove all that is in the open folder: of a link the link, of another file system nothing."""
+    device = os.fstat(descriptor).st_dev
+    with os.scandir(descriptor) as entries:
+        found = [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]
+    for name, status in found:
+        with suppress(FileNotFoundError):
+            if not stat.S_ISDIR(status.st_mode):
+                os.unlink(name, dir_fd=descriptor)
+            elif status.st_dev == device:
+                shutil.rmtree(name, dir_fd=descriptor)
+            else:
+                raise OSError(errno.EBUSY, f"{os.strerror(errno.EBUSY)}: another file system is mounted there", name)
+
+
+def remove_tree(root: str, path: str) -> None:
+    """Remove the folder `path` below `root` with all that is in it, if it is there; StorageError if it is not ours."""
+    above, _, name = path.rpartition("/")
+    try:
+        parent = open_below(root, above or ".")
+    except FileNotFoundError:
+        return
+    try:
+        with suppress(FileNotFoundError):
+            descriptor = _open_folder(name, parent, os.path.join(root, path))
+            try:
+                require_own(descriptor, os.path.join(root, path))
+                empty_folder(descriptor)
+            finally:
+                os.close(descriptor)
+            os.rmdir(name, dir_fd=parent)
+    finally:
+        os.close(parent)

@@ -1,0 +1,129 @@
+"""What `pyarrow.fs` cannot ask of S3: conditional puts, and uploads that were begun and never ended. Through boto3."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from kafkalog.errors import StorageError, UsageError
+
+# Two conditional puts of one key at the same moment: the store asks to try again.
+CONFLICT: Final = "ConditionalRequestConflict"
+TRIES: Final = 8
+REFUSED: Final = ("PreconditionFailed", "412")
+MISSING: Final = ("NoSuchKey", "404", "NotFound")
+WITHOUT_CONDITIONS: Final = "NotImplemented"
+
+
+class S3Requests:
+    """Requests to the bucket of an `s3://` URI, with the credentials, endpoint and region that `pyarrow.fs` takes from it."""
+
+    def __init__(self, uri: str, region: str) -> None:
+        parts = urlsplit(uri, allow_fragments=False)
+        self.bucket = unquote(parts.netloc.rpartition("@")[2])
+        self.prefix = f"s3://{self.bucket}"
+        self._client = _client(parts.netloc.rpartition("@")[0], parse_qs(parts.query), region)
+
+    def put(self, key: str, content: bytes, tag: str | None) -> str | None:
+        """Write an object that is not there, or that still has the tag given; its new tag, None if another was faster."""
+        condition = {"IfNoneMatch": "*"} if tag is None else {"IfMatch": tag}
+        for _ in range(TRIES):
+            answer, code = self._ask("writing", key, self._client.put_object, Key=key, Body=content, **condition)
+            if code is None:
+                return str(answer["ETag"])
+            if code != CONFLICT:
+                return None
+            time.sleep(0.1)
+        return None
+
+    def get(self, key: str) -> tuple[bytes, str] | None:
+        """The content and the tag of an object; None if there is none."""
+        answer, code = self._ask("reading", key, self._client.get_object, Key=key)
+        return None if code is not None else (answer["Body"].read(), str(answer["ETag"]))
+
+    def unfinished_uploads(self, prefix: str) -> Iterator[tuple[str, str]]:
+        """Key and identity of each upload under a prefix that was neither completed nor aborted."""
+        pages = self._client.get_paginator("list_multipart_uploads").paginate(Bucket=self.bucket, Prefix=prefix)
+        found = self._guarded("listing uploads", prefix, lambda: [each for page in pages for each in page.get("Uploads", ())])
+        for upload in found:
+            if upload["Key"].startswith(prefix):
+                yield upload["Key"], upload["UploadId"]
+
+    def abort_upload(self, key: str, identity: str) -> None:
+        """Let the store forget the parts of an upload; one that has ended meanwhile is left alone."""
+        call = self._client.abort_multipart_upload
+        self._ask("aborting an upload", key, call, "NoSuchUpload", Key=key, UploadId=identity)
+
+    def _ask(self, action: str, key: str, call: Callable[..., Any], *expected: str, **arguments: Any) -> tuple[Any, str | None]:
+        """The answer of the store and None, or None and the code of a refusal that is an answer, too."""
+        from botocore.exceptions import ClientError
+
+        def ask() -> tuple[Any, str | None]:
+            try:
+                return call(Bucket=self.bucket, **arguments), None
+            except ClientError as error:
+                code = str(error.response.get("Error", {}).get("Code", ""))
+                if code in (*REFUSED, *MISSING, CONFLICT, *expected):
+                    return None, code
+                raise
+
+        answered: tuple[Any, str | None] = self._guarded(action, key, ask)
+        return answered
+
+    def _guarded(self, action: str, key: str, call: Callable[[], Any]) -> Any:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            return call()
+        except ClientError as error:
+            found = error.response.get("Error", {})
+            hint = ""
+            if found.get("Code") == WITHOUT_CONDITIONS:
+                hint = "; this store knows no conditional writes, without which two runs at once could double records"
+            message = f"{self.prefix}/{key}: {action} failed: {found.get('Code')}: {found.get('Message')}{hint}"
+            raise StorageError(message, file=f"{self.prefix}/{key}") from error
+        except BotoCoreError as error:
+            raise StorageError(f"{self.prefix}/{key}: {action} failed: {error}", file=f"{self.prefix}/{key}") from error
+
+
+def _client(login: str, query: dict[str, list[str]], region: str) -> Any:
+    try:
+        import boto3
+        from botocore.config import Config
+    except ImportError as error:
+        raise UsageError(
+            f"writing to s3:// needs boto3 ({error}): its conditional puts keep two runs apart: pip install 'kafkalog[s3]'"
+        ) from None
+    access_key, _, secret_key = login.partition(":")
+    endpoint = _endpoint(query)
+    config = Config(
+        # Arrow reads the endpoint from the environment and from the URI, never from a profile.
+        ignore_configured_endpoint_urls=endpoint is None,
+        # Arrow asks for `endpoint/bucket/key` wherever an endpoint is named.
+        s3={"addressing_style": "auto" if endpoint is None else "path"},
+        # Stores other than Amazon's may not know the newer checksums.
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+        retries={"mode": "standard", "max_attempts": 5},
+        # A lease is renewed by these: no request may wait for longer than it lasts.
+        connect_timeout=5,
+        read_timeout=10,
+    )
+    return boto3.Session().client(
+        "s3",
+        region_name=region or None,
+        endpoint_url=endpoint,
+        aws_access_key_id=unquote(access_key) or None,
+        aws_secret_access_key=unquote(secret_key) or None,
+        config=config,
+    )
+
+
+def _endpoint(query: dict[str, list[str]]) -> str | None:
+    override = query.get("endpoint_override", [""])[0]
+    if not override:
+        return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or None
+    return override if "://" in override else f"{query.get('scheme', ['https'])[0]}://{override}"

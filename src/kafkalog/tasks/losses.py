@@ -1,0 +1,67 @@
+"""Which records a change takes from a log for good, and which of them are damaged anyway."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kafkalog.errors import Limits
+from kafkalog.kernels import scan
+from kafkalog.kernels.bytes import Ints
+from kafkalog.log.partition import Partition
+from kafkalog.log.replicas import Kept, Lost, MergeOptions, SalvagedLog
+from kafkalog.log.report import ReadReport
+from kafkalog.segment.windows import SegmentWalk
+
+from .salvage import count_records
+
+
+@dataclass
+class Loss:
+    """Records that go: their offsets, how many, and the bytes that the log has less.
+
+    `records` counts those that can be read; None where compressed v0/v1 sets do not tell, and more than go where `is_exact` is
+    false: a batch that goes in part does not tell how many of them. `damaged` are the offsets that salvage would lose too.
+    """
+
+    first_offset: int
+    last_offset: int
+    size: int
+    records: int | None = 0
+    is_exact: bool = True
+    damaged: list[Lost] = field(default_factory=list)
+
+    def add(self, fields: Ints) -> None:
+        """Count the entries that lie in it, as a whole or in part."""
+        last = fields[scan.LAST_OFFSET]
+        first = np.where(fields[scan.MAGIC] < 2, last, fields[scan.BASE_OFFSET])
+        inside = (last >= self.first_offset) & (first <= self.last_offset)
+        self.is_exact &= not bool((inside & ((first < self.first_offset) | (last > self.last_offset))).any())
+        records = count_records(fields[:, inside])
+        self.records = None if self.records is None or records is None else self.records + records
+
+
+def find_loss(partition: Partition, first_offset: int, stop_offset: int, size: int) -> Loss:
+    """What a log loses with these offsets, by the headers of its batches."""
+    loss = Loss(first_offset, stop_offset - 1, size)
+    for segment in partition.segments:
+        if segment.base_offset >= stop_offset or (segment.next_base_offset or stop_offset) <= first_offset:
+            continue
+        with partition.open_log(segment) as source:
+            for fields in SegmentWalk(source, 0, source.size, Limits()).headers():
+                loss.add(fields)
+    return loss
+
+
+def find_damaged_loss(partition: Partition, first_offset: int, size: int) -> Loss:
+    """What a log loses that is cut at its first damage: everything from an offset on, though most of it may be intact."""
+    log = SalvagedLog([partition], MergeOptions(), ReadReport())
+    pieces = [piece for segment in partition.segments for piece in log.pieces(segment)]
+    kept = [piece for piece in pieces if isinstance(piece, Kept)]
+    damaged = [piece for piece in pieces if isinstance(piece, Lost) and piece.first_offset >= first_offset]
+    ends = [piece.last_offset for piece in pieces if piece.last_offset is not None]
+    loss = Loss(first_offset, max([first_offset, *ends]), size, damaged=damaged)
+    for piece in kept:
+        loss.add(piece.run.fields)
+    return loss

@@ -1,0 +1,145 @@
+"""Folders of ours are emptied and removed; what somebody else put in their place, or swaps in meanwhile, is left alone."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+
+from kafkalog.errors import StorageError
+from kafkalog.storage import own_folders
+from kafkalog.storage.own_folders import empty_folder, open_below, remove_tree
+from tests.conftest import NOBODY, require_root, unavailable
+
+
+@pytest.fixture
+def precious(tmp_path: Path) -> Path:
+    """What must stay, whatever is asked for."""
+    folder = tmp_path / "precious"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "letter").write_text("keep")
+    (folder / "deep" / "photo").write_text("keep")
+    return folder
+
+
+def is_whole(folder: Path) -> bool:
+    return (folder / "letter").read_text() == (folder / "deep" / "photo").read_text() == "keep"
+
+
+def make_staging(root: Path, run: str = "a") -> Path:
+    staging = root / "_kafkalog" / "staging" / run
+    (staging / "task" / "deeper").mkdir(parents=True)
+    (staging / "task" / "deeper" / "part").write_text("x")
+    (staging / "commit").write_text("x")
+    return staging
+
+
+def test_a_folder_of_ours_goes_with_all_that_is_in_it(tmp_path: Path) -> None:
+    staging = make_staging(tmp_path)
+    remove_tree(str(tmp_path), "_kafkalog/staging/a")
+    assert not staging.exists()
+    assert staging.parent.exists()
+    remove_tree(str(tmp_path), "_kafkalog/staging/a")
+    remove_tree(str(tmp_path), "nowhere/at/all")
+
+
+def test_of_links_inside_only_the_links_go(tmp_path: Path, precious: Path) -> None:
+    staging = make_staging(tmp_path)
+    (staging / "link").symlink_to(precious)
+    (staging / "task" / "link").symlink_to(precious / "letter")
+    os.link(precious / "letter", staging / "task" / "hard")
+    remove_tree(str(tmp_path), "_kafkalog/staging/a")
+    assert not staging.exists()
+    assert is_whole(precious)
+
+
+@pytest.mark.parametrize("linked", ["_kafkalog", "_kafkalog/staging", "_kafkalog/staging/deep"])
+def test_a_link_in_the_place_of_any_folder_is_not_followed(tmp_path: Path, precious: Path, linked: str) -> None:
+    root = tmp_path / "target"
+    (root / linked).parent.mkdir(parents=True)
+    (precious / "staging").mkdir()
+    (precious / "staging" / "deep").mkdir()
+    leads_to = precious / Path(linked).relative_to("_kafkalog")
+    (root / linked).symlink_to(leads_to if linked.count("/") < 2 else precious / "deep")
+    with pytest.raises(StorageError, match=r"a link or no folder.*left alone.*rm -r"):
+        remove_tree(str(root), "_kafkalog/staging/deep")
+    assert is_whole(precious)
+    assert (precious / "staging" / "deep").exists()
+
+
+def test_a_folder_of_another_user_is_left_alone(tmp_path: Path) -> None:
+    require_root()
+    staging = make_staging(tmp_path)
+    os.chown(staging, NOBODY, NOBODY)
+    with pytest.raises(StorageError, match=r"belongs to nobody, so this command, which runs as root, did not make it"):
+        remove_tree(str(tmp_path), "_kafkalog/staging/a")
+    assert (staging / "task" / "deeper" / "part").exists()
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o775, 0o1777])
+def test_a_folder_that_others_may_write_to_is_left_alone(tmp_path: Path, mode: int) -> None:
+    staging = make_staging(tmp_path)
+    staging.chmod(mode)
+    with pytest.raises(StorageError, match=rf"others may write to it \(mode {mode:04o}\)"):
+        remove_tree(str(tmp_path), "_kafkalog/staging/a")
+    assert (staging / "commit").exists()
+
+
+def test_a_link_that_is_swapped_in_while_we_delete_leads_nowhere(
+    tmp_path: Path, precious: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    staging = make_staging(tmp_path)
+    (staging / "letter").write_text("x")
+    emptied = own_folders.empty_folder
+
+    def swap_and_empty(descriptor: int) -> None:
+        staging.rename(tmp_path / "aside")
+        staging.symlink_to(precious)
+        emptied(descriptor)
+
+    monkeypatch.setattr(own_folders, "empty_folder", swap_and_empty)
+    with pytest.raises(OSError, match="Not a directory"):
+        remove_tree(str(tmp_path), "_kafkalog/staging/a")
+    assert is_whole(precious)
+    assert list((tmp_path / "aside").iterdir()) == []
+
+
+def test_a_folder_inside_that_is_swapped_for_a_link_leads_nowhere(
+    tmp_path: Path, precious: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    staging = make_staging(tmp_path)
+    (staging / "deep").mkdir()
+    remove = shutil.rmtree
+
+    def swap_and_remove(name: str, *, dir_fd: int) -> None:
+        (staging / name).rename(tmp_path / f"aside-{name}")
+        (staging / name).symlink_to(precious)
+        remove(name, dir_fd=dir_fd)
+
+    monkeypatch.setattr(shutil, "rmtree", swap_and_remove)
+    descriptor = open_below(str(staging))
+    try:
+        with pytest.raises(OSError, match="symbolic link"):
+            empty_folder(descriptor)
+    finally:
+        os.close(descriptor)
+    assert is_whole(precious)
+
+
+def test_a_planted_folder_with_an_access_control_list_is_not_taken_for_one_on_a_disk_without_owners(tmp_path: Path) -> None:
+    """The list says which modes new files get; a file made to find out whether modes are kept is given one first."""
+    require_root()
+    staging = make_staging(tmp_path)
+    entries = [(0x01, 4), (0x04, 7), (0x20, 7)]  # the user reads, the group and others may do everything
+    packed = b"".join(struct.pack("<HHI", tag, rights, 0xFFFFFFFF) for tag, rights in entries)
+    try:
+        os.setxattr(staging, "system.posix_acl_default", struct.pack("<I", 2) + packed)
+    except OSError:
+        unavailable("the file system of the tests has no access control lists")
+    os.chown(staging, NOBODY, NOBODY)
+    with pytest.raises(StorageError, match="belongs to nobody"):
+        remove_tree(str(tmp_path), "_kafkalog/staging/a")
+    assert sorted(path.name for path in staging.iterdir()) == ["commit", "task"]
