@@ -47,12 +47,14 @@ demo: $(SPARK_READY)  ## what kafkalog does, shown on logs that it makes
 test: $(SPARK_READY)  ## the whole suite
 	$(RUN) -m pytest -n auto --dist worksteal $(PYTEST_ARGS)
 
-lint: $(READY)  ## ruff and strict mypy
+lint: $(READY)  ## ruff, its formatter and strict mypy
 	$(RUN) -m ruff check $(SOURCES)
+	$(RUN) -m ruff format --check --quiet $(SOURCES)
 	$(RUN) -m mypy
 
 format: $(READY)  ## what ruff can put right by itself
 	$(RUN) -m ruff check --fix $(SOURCES)
+	$(RUN) -m ruff format $(SOURCES)
 
 bench: $(READY)  ## the benchmarks against peers; writes docs/benchmarks.md
 	$(RUN) -m benchmarks.run $(BENCH_ARGS)

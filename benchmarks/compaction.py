@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from benchmarks.dump import peak_megabytes
 from benchmarks.measure import RunFailed, WarmProcess, race
 from benchmarks.report import Section, Table, Target
-from kafkalog.log.engine.cleaner import Cleaner, CleanerSelection, OffsetMap
-from kafkalog.log.engine.config import LogConfig
-from kafkalog.log.engine.partition_log import PartitionLog
+from kafkalog.engine.cleaner import Cleaner, CleanerSelection, OffsetMap
+from kafkalog.engine.config import LogConfig
+from kafkalog.engine.partition_log import PartitionLog
 from kafkalog.segment.encode import encode_batches
 
 if TYPE_CHECKING:

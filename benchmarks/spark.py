@@ -42,7 +42,7 @@ PLAN = """
 import json, sys
 from benchmarks.worker import peak_memory_bytes
 from kafkalog.spark.options import parse_options
-from kafkalog.spark.plan import plan_splits
+from kafkalog.spark.read_plan import plan_splits
 splits = plan_splits(parse_options({"path": sys.argv[1]}), 2)
 print(json.dumps({"splits": len(splits), "bytes": peak_memory_bytes()}))
 """
@@ -300,9 +300,7 @@ def _parse() -> argparse.Namespace:
     arguments.only = [name for name in EXPERIMENTS if name in arguments.only.split(",")]
     arguments.codecs = [codec for codec in CODECS if codec in arguments.codecs.split(",")]
     whole = not arguments.quick and len(arguments.codecs) == len(CODECS) and len(arguments.only) == len(EXPERIMENTS)
-    arguments.page = arguments.page or (
-        REPOSITORY / "docs" / "benchmarks-spark.md" if whole else build / "benchmarks-spark.md"
-    )
+    arguments.page = arguments.page or (REPOSITORY / "docs" / "benchmarks-spark.md" if whole else build / "benchmarks-spark.md")
     return arguments
 
 

@@ -22,10 +22,10 @@ import pyarrow as pa
 from cramjam import lz4 as lz4_block
 
 import kafkalog
+from kafkalog.engine.config import LogConfig
+from kafkalog.engine.partition_log import PartitionLog
 from kafkalog.format import reference
 from kafkalog.format.batch import HEADER_SIZE, RECORDS_COUNT_POSITION
-from kafkalog.log.engine.config import LogConfig
-from kafkalog.log.engine.partition_log import PartitionLog
 from kafkalog.segment.encode import encode_batches, encode_runs
 
 BATCH_BYTES = 32 << 10  # about 150 records
@@ -92,9 +92,7 @@ def encode(arguments: argparse.Namespace) -> Pass:
 def copy(arguments: argparse.Namespace) -> Pass:
     """The same, each batch copied into a `bytes` of its own."""
     table = _table(arguments.source)
-    return lambda: _timed(
-        lambda: sum(map(_record_count, encode_batches(table, codec=arguments.codec, batch_bytes=BATCH_BYTES)))
-    )
+    return lambda: _timed(lambda: sum(map(_record_count, encode_batches(table, codec=arguments.codec, batch_bytes=BATCH_BYTES))))
 
 
 def _record_count(batch: memoryview | bytes) -> int:

@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
     from pyspark.sql import SparkSession
 
-    from .log.engine.config import LogConfig
-    from .log.engine.log_directory import LogDirectory
-    from .log.engine.partition_log import PartitionLog
+    from .engine.config import LogConfig
+    from .engine.log_directory import LogDirectory
+    from .engine.partition_log import PartitionLog
     from .spark.ingestion.summary import IngestSummary
     from .tables.choices import Names, Numbers
     from .tables.logs import Logs
@@ -113,7 +113,7 @@ def __getattr__(name: str) -> object:
     """The classes of the write half, loaded when they are first asked for."""
     if name not in _WRITING:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f".log.engine.{_WRITING[name]}", __name__), name)
+    return getattr(importlib.import_module(f".engine.{_WRITING[name]}", __name__), name)
 
 
 def open(path: str | os.PathLike[str], *, filesystem: FileSystem | None = None) -> Logs:

@@ -83,9 +83,7 @@ def test_without_the_earlier_number_of_partitions_nothing_is_appended_again(run:
     assert len(read_offsets(tmp_path / "data")) == 100
 
 
-def test_another_append_in_between_does_not_make_a_source_forgotten(
-    run: Run, source: Path, other: Path, tmp_path: Path
-) -> None:
+def test_another_append_in_between_does_not_make_a_source_forgotten(run: Run, source: Path, other: Path, tmp_path: Path) -> None:
     to = ("--to", tmp_path / "orders-0")
     for path in (source, other):
         assert state(run, path, *to) == "written"
@@ -289,9 +287,7 @@ def test_job_files_of_earlier_versions_are_read(run: Run, source: Path, tmp_path
     assert "whether it held the same is not known" in refusal(run, tmp_path / "data", source, *to)
 
 
-def test_the_job_file_keeps_so_many_sources_and_no_more(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_job_file_keeps_so_many_sources_and_no_more(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "SOURCES_KEPT", 3)
     for number in range(6):
         (tmp_path / f"{number}.txt").write_text(f"{number}\n")

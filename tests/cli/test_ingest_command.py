@@ -13,7 +13,8 @@ import pytest
 
 from kafkalog.cli import ingest as command
 from kafkalog.payloads.values import FORMATS
-from kafkalog.spark.ingestion import executors, options
+from kafkalog.spark.ingestion import executors
+from kafkalog.spark.ingestion import ingest_options as options
 from kafkalog.spark.options import ISOLATIONS
 from tests.cli.runner import Ended, Run, batch_of, own_lines, run_on_terminal, write_topic
 from tests.conftest import require

@@ -255,9 +255,7 @@ def test_damage_that_a_log_meets_is_told_with_its_place_and_reason(run: Run, tmp
 
 
 @pytest.mark.parametrize(("spoil", "reason"), [(damaged, "crc"), (damaged_length, "length")])
-def test_the_reason_of_damage_is_the_true_one(
-    run: Run, tmp_path: Path, spoil: Callable[[bytes], bytes], reason: str
-) -> None:
+def test_the_reason_of_damage_is_the_true_one(run: Run, tmp_path: Path, spoil: Callable[[bytes], bytes], reason: str) -> None:
     path = write_segment(tmp_path / "orders-0", 0, made_batch(0), spoil(made_batch(10)), made_batch(20))
     ended = run("compact", tmp_path / "orders-0", "--in-place")
     assert (ended.code, f"{path} at byte {SIZE}: {reason}: " in ended.errors) == (1, True), ended.errors

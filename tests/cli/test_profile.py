@@ -14,7 +14,9 @@ from kafkalog import codecs
 from kafkalog.cli import profile as command
 from kafkalog.format.reference import Record, encode_batch
 from kafkalog.tasks import profile as task
-from kafkalog.tasks.profile import entries, keys, records, retention, saving
+from kafkalog.tasks.profile import entry_counts as entries
+from kafkalog.tasks.profile import keys, retention, saving
+from kafkalog.tasks.profile import record_counts as records
 from tests.cli.runner import COMMAND, Run, run_on_terminal, without_styles
 from tests.unit.small_logs import FIRST_TIME, compress, made_batch, write_segment
 

@@ -100,9 +100,7 @@ def _judge_strict_alone(outcome: Outcome, truth: Truth, case: str, tally: Tally)
         tally.leave(_difference(given, expected) + noted)
 
 
-def _judge_going_on(
-    outcome: Outcome, truth: Truth, rows: set[int], mode: str, neighbours: bool, case: str, tally: Tally
-) -> None:
+def _judge_going_on(outcome: Outcome, truth: Truth, rows: set[int], mode: str, neighbours: bool, case: str, tally: Tally) -> None:
     case = f"{case}: {mode}{' + neighbours' if neighbours else ''}"
     if outcome.error is not None:
         tally.fail("crashes", f"{case} ended in {outcome.error!r}")

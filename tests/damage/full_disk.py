@@ -1,6 +1,6 @@
 """The real commands on a disk without room: a small one in memory, mounted where nobody else sees it, filled to its last pages.
 
-    python -m tests.damage.full_disk [JOB...]    with no page left, with one, with two, … until the command comes to its end
+python -m tests.damage.full_disk [JOB...]    with no page left, with one, with two, … until the command comes to its end
 """
 
 from __future__ import annotations

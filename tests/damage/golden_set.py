@@ -195,9 +195,7 @@ def _encode(number: int, records: list[Record], magic: int, codec: int, compress
     append_time = append_time if magic else None
     if codec:
         return reference.encode_wrapper(records, codec=codec, compress=compress, magic=magic, log_append_time=append_time)
-    return b"".join(
-        reference.encode_message(record, magic=magic, log_append_time=append_time is not None) for record in records
-    )
+    return b"".join(reference.encode_message(record, magic=magic, log_append_time=append_time is not None) for record in records)
 
 
 def _encode_batch(number: int, records: list[Record], codec: int, compress: Compressor, append_time: int | None) -> bytes:

@@ -118,9 +118,7 @@ def check_hostile_flips(name: str, step: int) -> Tally:
     return tally
 
 
-def _judge_skipped(
-    segment: GoldenSegment, hostile: bytes, second: bytes, strict: Outcome, case: str, tally: Tally
-) -> None:
+def _judge_skipped(segment: GoldenSegment, hostile: bytes, second: bytes, strict: Outcome, case: str, tally: Tally) -> None:
     """In `skip` and `salvage` the hostile batch may be first or last: never an error, and the other one is kept.
 
     But for one thing: `skip` goes no further than a magic that does not exist, since nothing then says what the length means.

@@ -70,5 +70,3 @@ def test_of_a_bomb_as_many_records_are_explained_as_can_be_of_use(name: str, tmp
     done = measure(tmp_path, "explain", tmp_path / BOMB / SEGMENT, "--json", limit=SPACE)
     assert done.seconds < 20
     assert done.peak < 900 * MIB
-
-

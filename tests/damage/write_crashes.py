@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping
 from functools import cache
 
 from kafkalog import codecs
+from kafkalog.engine.config import LogConfig
+from kafkalog.engine.partition_log import PartitionLog
 from kafkalog.errors import Limits
 from kafkalog.format.reference import Record, encode_batch
-from kafkalog.log.engine.config import LogConfig
-from kafkalog.log.engine.partition_log import PartitionLog
 from kafkalog.log.folders import find_partitions
 from kafkalog.log.partition import Partition
 from kafkalog.segment.recode import Recoding
@@ -24,8 +24,8 @@ from kafkalog.storage.simulated import Files, SimulatedFs
 from kafkalog.tasks.append import AppendOptions, Target, append, source_file
 from kafkalog.tasks.compact import Compaction
 from kafkalog.tasks.convert import convert_partition
-from kafkalog.tasks.loading import opening_in_place, settle_interrupted
 from kafkalog.tasks.maintenance import Operation, Place, maintain_partition
+from kafkalog.tasks.opening import opening_in_place, settle_interrupted
 from kafkalog.tasks.recover import Recovery
 from kafkalog.tasks.retain import UNLIMITED, Retention
 from kafkalog.tasks.truncate import Truncation

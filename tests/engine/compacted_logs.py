@@ -8,16 +8,16 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kafkalog import codecs
+from kafkalog.engine.building import RecordsBuilder
+from kafkalog.engine.cleaner import Cleaner, CleanerSelection, CleanResult, OffsetMap, clean_filthiest
+from kafkalog.engine.cleaner.selection import find_cleanable_offsets, log_to_clean
+from kafkalog.engine.config import LogConfig
+from kafkalog.engine.entries import Entry, iter_entries
+from kafkalog.engine.entry_records import Record
+from kafkalog.engine.partition_log import PartitionLog
+from kafkalog.engine.schedule import ManualClock
 from kafkalog.format import batch
 from kafkalog.format.control import ABORT, decode_control_type
-from kafkalog.log.engine.building import RecordsBuilder
-from kafkalog.log.engine.cleaner import Cleaner, CleanerSelection, CleanResult, OffsetMap, clean_filthiest
-from kafkalog.log.engine.cleaner.selection import find_cleanable_offsets, log_to_clean
-from kafkalog.log.engine.config import LogConfig
-from kafkalog.log.engine.entries import Entry, iter_entries
-from kafkalog.log.engine.partition_log import PartitionLog
-from kafkalog.log.engine.records import Record
-from kafkalog.log.engine.schedule import ManualClock
 from kafkalog.storage.fs import Fs
 from kafkalog.storage.simulated import SimulatedFs
 

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kafkalog.engine.entries import Batch, Entry, iter_entries
+from kafkalog.engine.entry_records import decompressed
 from kafkalog.errors import KafkaLogError
 from kafkalog.format.index import OFFSET_INDEX_ENTRY
-from kafkalog.log.engine.entries import Batch, Entry, iter_entries
-from kafkalog.log.engine.records import decompressed
 
 Json = dict[str, Any]
 

@@ -1,6 +1,6 @@
 """Power cuts while a log is written: the engine itself on the simulated disk, every image loaded by the engine again.
 
-    python -m tests.engine.crashes    every image of every cut
+python -m tests.engine.crashes    every image of every cut
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from kafkalog.engine.building import RecordsBuilder
+from kafkalog.engine.config import LogConfig
+from kafkalog.engine.entries import iter_entries
+from kafkalog.engine.log_directory import LogDirectory
+from kafkalog.engine.partition_log import PartitionLog
+from kafkalog.engine.schedule import ManualClock
 from kafkalog.errors import KafkaLogError
-from kafkalog.log.engine.building import RecordsBuilder
-from kafkalog.log.engine.config import LogConfig
-from kafkalog.log.engine.entries import iter_entries
-from kafkalog.log.engine.log_directory import LogDirectory
-from kafkalog.log.engine.partition_log import PartitionLog
-from kafkalog.log.engine.schedule import ManualClock
 from kafkalog.storage.simulated import Files, SimulatedFs
 
 ROOT = "/data"

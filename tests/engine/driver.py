@@ -16,16 +16,16 @@ from typing import Any
 
 from crc32c import crc32c
 
+from kafkalog.engine.appending import AppendResult
+from kafkalog.engine.checkpoints import CleanShutdownFlag, OffsetCheckpoint
+from kafkalog.engine.cleaner import Cleaner, CleanerSelection, OffsetMap, clean_filthiest
+from kafkalog.engine.config import MIN_SEGMENT_BYTES, LogConfig
+from kafkalog.engine.entries import Entry, file_entry_at, file_entry_size, iter_entries
+from kafkalog.engine.offsets import AppendOrigin
+from kafkalog.engine.partition_log import PartitionLog
+from kafkalog.engine.producer_state import ProducerState, VerificationGuard
+from kafkalog.engine.schedule import ManualClock, Schedule, TaskFailure
 from kafkalog.errors import InvalidArgument, KafkaLogError, LogRefusal, RecordValidation, StorageError
-from kafkalog.log.engine.appending import AppendResult
-from kafkalog.log.engine.checkpoints import CleanShutdownFlag, OffsetCheckpoint
-from kafkalog.log.engine.cleaner import Cleaner, CleanerSelection, OffsetMap, clean_filthiest
-from kafkalog.log.engine.config import MIN_SEGMENT_BYTES, LogConfig
-from kafkalog.log.engine.entries import Entry, file_entry_at, file_entry_size, iter_entries
-from kafkalog.log.engine.offsets import AppendOrigin
-from kafkalog.log.engine.partition_log import PartitionLog
-from kafkalog.log.engine.producer_state import ProducerState, VerificationGuard
-from kafkalog.log.engine.schedule import ManualClock, Schedule, TaskFailure
 from kafkalog.storage.fs import Fs, LocalFs
 
 Json = dict[str, Any]

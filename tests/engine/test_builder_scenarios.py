@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from kafkalog.engine.building import RecordsBuilder, end_transaction_marker
+from kafkalog.engine.entries import Batch, iter_entries
 from kafkalog.errors import InvalidArgument
 from kafkalog.format import reference
 from kafkalog.format.batch import CREATE_TIME, HEADER_SIZE, LOG_APPEND_TIME_TYPE, NO_TIMESTAMP
 from kafkalog.format.control import EndTxnMarker, decode_control_record
-from kafkalog.log.engine.building import RecordsBuilder, end_transaction_marker
-from kafkalog.log.engine.entries import Batch, iter_entries
 from tests.engine.scenarios.payloads import GZIP, LZ4, SNAPPY, ZSTD
 from tests.engine.scenarios.script import START_MS
 

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 
 import kafkalog
+from kafkalog.engine.config import LogConfig
+from kafkalog.engine.partition_log import PartitionLog
+from kafkalog.engine.schedule import ManualClock, Schedule
 from kafkalog.errors import InvalidTimestamp, RecordBatchTooLarge, RecordTooLarge
-from kafkalog.log.engine.config import LogConfig
-from kafkalog.log.engine.partition_log import PartitionLog
-from kafkalog.log.engine.schedule import ManualClock, Schedule
 from kafkalog.segment.columns import RAW_HEADERS_TYPE
 from kafkalog.segment.encode import encode_batches, encode_messages
 

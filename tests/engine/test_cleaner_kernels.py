@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
+from kafkalog.engine.building import end_transaction_marker
+from kafkalog.engine.cleaner.chunk_kernels import BulkFilter, map_chunk
+from kafkalog.engine.cleaner.kept_records import CleanStats, LastRecord, Retention
+from kafkalog.engine.cleaner.mapping import OffsetMapping
+from kafkalog.engine.cleaner.offset_map import OffsetMap
+from kafkalog.engine.cleaner.rewriting import filter_chunk
+from kafkalog.engine.cleaner.workspace import Workspace
+from kafkalog.engine.entries import Batch, entry_size, iter_entries
+from kafkalog.engine.transaction_index import AbortedTransaction, TransactionIndex
 from kafkalog.errors import KafkaLogError
 from kafkalog.format.batch import ATTRIBUTES_POSITION, CRC_START, DELETE_HORIZON
 from kafkalog.format.control import EndTxnMarker
-from kafkalog.log.engine.building import end_transaction_marker
-from kafkalog.log.engine.cleaner.bulk import BulkFilter, map_chunk
-from kafkalog.log.engine.cleaner.mapping import OffsetMapping
-from kafkalog.log.engine.cleaner.offset_map import OffsetMap
-from kafkalog.log.engine.cleaner.retention import CleanStats, LastRecord, Retention
-from kafkalog.log.engine.cleaner.rewriting import filter_chunk
-from kafkalog.log.engine.cleaner.workspace import Workspace
-from kafkalog.log.engine.entries import Batch, entry_size, iter_entries
-from kafkalog.log.engine.transaction_index import AbortedTransaction, TransactionIndex
 from kafkalog.storage.simulated import SimulatedFs
 from tests.engine.random_sets import KEYS, NOW, random_batch, random_set
 

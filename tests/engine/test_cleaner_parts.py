@@ -13,17 +13,17 @@ import numpy as np
 import pytest
 
 from kafkalog import codecs
+from kafkalog.engine.cleaner import Cleaner, CleaningAborted, OffsetMap
+from kafkalog.engine.cleaner.cleaned_transactions import CleanedTransactions
+from kafkalog.engine.cleaner.cleaning import group_segments
+from kafkalog.engine.cleaner.selection import CHECKPOINT_FILE, find_cleanable_offsets, log_to_clean
+from kafkalog.engine.transaction_index import AbortedTransaction
 from kafkalog.errors import CleaningFailed, CorruptRecord, InvalidArgument, InvalidRecord, InvalidState
 from kafkalog.format.batch import BATCH_LENGTH_POSITION
 from kafkalog.format.control import ABORT, COMMIT
 from kafkalog.kernels import offset_map as kernel
 from kafkalog.kernels._jit import kernel as compiled
 from kafkalog.kernels._jit import wrapping
-from kafkalog.log.engine.cleaner import Cleaner, CleaningAborted, OffsetMap
-from kafkalog.log.engine.cleaner.cleaning import group_segments
-from kafkalog.log.engine.cleaner.selection import CHECKPOINT_FILE, find_cleanable_offsets, log_to_clean
-from kafkalog.log.engine.cleaner.transactions import CleanedTransactions
-from kafkalog.log.engine.transaction_index import AbortedTransaction
 from tests.engine.compacted_logs import DELETE_RETENTION_MS, NOW, Log
 
 # SipHash-2-4 with 128 bits of the bytes 0, 1, 2, …, keyed with 0 to 15: the vectors that its authors give.

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from kafkalog.log.engine.config import LogConfig
+from kafkalog.engine.config import LogConfig
 
 from . import crashes
 

@@ -8,12 +8,12 @@ from itertools import islice
 import pytest
 
 from kafkalog import codecs
+from kafkalog.engine.entries import Batch, Entry, Message, entry_size, iter_entries
+from kafkalog.engine.entry_records import iter_glances
 from kafkalog.errors import CorruptRecord, InvalidRecord, InvalidState, LogRefusal
 from kafkalog.format.batch import CREATE_TIME, LOG_APPEND_TIME_TYPE
 from kafkalog.format.control import ControlRecord, EndTxnMarker, decode_control_record
 from kafkalog.format.reference import Record, encode_message
-from kafkalog.log.engine.entries import Batch, Entry, Message, entry_size, iter_entries
-from kafkalog.log.engine.records import iter_glances
 from tests.engine.scenarios.payloads import (
     GZIP,
     LZ4,

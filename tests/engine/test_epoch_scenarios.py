@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.log.engine.checkpoint_file import CheckpointFile
-from kafkalog.log.engine.leader_epochs import UNDEFINED_EPOCH, UNDEFINED_OFFSET, LeaderEpochs
-from kafkalog.log.engine.schedule import ManualClock, Schedule
+from kafkalog.engine.checkpoint_file import CheckpointFile
+from kafkalog.engine.leader_epochs import UNDEFINED_EPOCH, UNDEFINED_OFFSET, LeaderEpochs
+from kafkalog.engine.schedule import ManualClock, Schedule
 from kafkalog.storage.fs import LocalFs
 
 UNDEFINED = (UNDEFINED_EPOCH, UNDEFINED_OFFSET)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from kafkalog.engine.file_records import MAX_SIZE, EntryPlace, FileRecords
 from kafkalog.errors import InvalidArgument, LogRefusal
-from kafkalog.log.engine.file_records import MAX_SIZE, EntryPlace, FileRecords
 from kafkalog.storage.fs import LocalFs
 from tests.engine.scenarios.payloads import GZIP, batch, messages, records
 from tests.engine.scenarios.script import START_MS

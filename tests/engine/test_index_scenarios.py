@@ -9,9 +9,9 @@ from random import Random
 
 import pytest
 
+from kafkalog.engine.indexes import OffsetIndex, TimeIndex
+from kafkalog.engine.offsets import OffsetPosition, TimestampOffset
 from kafkalog.errors import CorruptIndex, IndexOffsetOverflow, InvalidArgument, InvalidOffset, InvalidState
-from kafkalog.log.engine.indexes import OffsetIndex, TimeIndex
-from kafkalog.log.engine.offsets import OffsetPosition, TimestampOffset
 from kafkalog.storage.fs import LocalFs
 
 BASE = 45

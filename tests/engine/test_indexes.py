@@ -8,9 +8,9 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
+from kafkalog.engine.indexes import LazyIndex, OffsetIndex, TimeIndex
+from kafkalog.engine.offsets import OffsetPosition, TimestampOffset
 from kafkalog.errors import IndexOffsetOverflow, IndexOverflow, InvalidArgument, InvalidOffset, InvalidState
-from kafkalog.log.engine.indexes import LazyIndex, OffsetIndex, TimeIndex
-from kafkalog.log.engine.offsets import OffsetPosition, TimestampOffset
 from kafkalog.storage.fs import LocalFs
 from kafkalog.storage.simulated import SimulatedFs
 

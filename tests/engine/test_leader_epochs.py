@@ -9,11 +9,11 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
+from kafkalog.engine.checkpoint_file import CheckpointFile
+from kafkalog.engine.leader_epochs import UNDEFINED_EPOCH, UNDEFINED_OFFSET, LeaderEpochs
+from kafkalog.engine.schedule import ManualClock, Schedule
 from kafkalog.errors import InvalidArgument, LogStorageFailure
 from kafkalog.format.checkpoint import EpochStart
-from kafkalog.log.engine.checkpoint_file import CheckpointFile
-from kafkalog.log.engine.leader_epochs import UNDEFINED_EPOCH, UNDEFINED_OFFSET, LeaderEpochs
-from kafkalog.log.engine.schedule import ManualClock, Schedule
 from kafkalog.storage.fs import LocalFs
 
 

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 
 import kafkalog
+from kafkalog.engine.building import RecordsBuilder
+from kafkalog.engine.checkpoints import OffsetCheckpoint
+from kafkalog.engine.log_directory import LogDirectory
+from kafkalog.engine.partition_log import PartitionLog
+from kafkalog.engine.schedule import ManualClock
 from kafkalog.errors import LogStorageFailure, StorageError, UsageError
 from kafkalog.format import reference
-from kafkalog.log.engine.building import RecordsBuilder
-from kafkalog.log.engine.checkpoints import OffsetCheckpoint
-from kafkalog.log.engine.log_directory import LogDirectory
-from kafkalog.log.engine.partition_log import PartitionLog
-from kafkalog.log.engine.schedule import ManualClock
 from kafkalog.storage.fs import LocalFs
 from tests.conftest import NOBODY, require_root
 

@@ -11,11 +11,11 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kafkalog.log.engine.building import RecordsBuilder
-from kafkalog.log.engine.config import LogConfig
-from kafkalog.log.engine.entries import Entry, iter_entries
-from kafkalog.log.engine.partition_log import PartitionLog
-from kafkalog.log.engine.schedule import ManualClock, Schedule
+from kafkalog.engine.building import RecordsBuilder
+from kafkalog.engine.config import LogConfig
+from kafkalog.engine.entries import Entry, iter_entries
+from kafkalog.engine.partition_log import PartitionLog
+from kafkalog.engine.schedule import ManualClock, Schedule
 
 NOW = 1_700_000_000_000
 OUTSIDE_OFFSETS = 16  # the rest of a batch, from its magic on, is stored as it was sent

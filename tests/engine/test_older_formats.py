@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
+from kafkalog.engine.config import LogConfig
+from kafkalog.engine.entries import Entry, Message, iter_entries
+from kafkalog.engine.offsets import AppendOrigin
+from kafkalog.engine.partition_log import PartitionLog
+from kafkalog.engine.schedule import ManualClock
+from kafkalog.engine.validation import Rules, Validated, validate
 from kafkalog.errors import InvalidArgument, LogRefusal, RecordValidation, UnsupportedForMessageFormat
 from kafkalog.format.batch import CREATE_TIME, LOG_APPEND_TIME_TYPE
 from kafkalog.format.reference import Record
-from kafkalog.log.engine.config import LogConfig
-from kafkalog.log.engine.entries import Entry, Message, iter_entries
-from kafkalog.log.engine.offsets import AppendOrigin
-from kafkalog.log.engine.partition_log import PartitionLog
-from kafkalog.log.engine.schedule import ManualClock
-from kafkalog.log.engine.validation import Rules, Validated, validate
 from tests.engine.scenarios.payloads import GZIP, LZ4, batch, in_transaction, keyed, marker, messages, produced, records
 from tests.engine.scenarios.script import START_MS
 

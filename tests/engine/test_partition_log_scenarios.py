@@ -11,10 +11,10 @@ from random import Random
 
 import pytest
 
+from kafkalog.engine.config import LogConfig
+from kafkalog.engine.partition_log import PartitionLog
+from kafkalog.engine.schedule import ManualClock
 from kafkalog.errors import InvalidArgument, LogRefusal, LogStorageFailure, UsageError
-from kafkalog.log.engine.config import LogConfig
-from kafkalog.log.engine.partition_log import PartitionLog
-from kafkalog.log.engine.schedule import ManualClock
 from kafkalog.storage.fs import LocalFs, OpenFile
 from kafkalog.storage.ownership import Ownership
 from tests.engine.scenarios.payloads import batch, in_transaction, produced, records
@@ -139,7 +139,7 @@ def test_the_recovery_point_waits_for_the_snapshot(logs: Logs) -> None:
 
 
 def test_jitter_rolls_a_segment_a_little_before_its_time(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkalog.log.engine.config.random", Random(5))
+    monkeypatch.setattr("kafkalog.engine.config.random", Random(5))
     jitter = 20 * 60_000
     log = logs.open(**{"segment.ms": HOUR_MS, "segment.jitter.ms": jitter})
     log.append(batch(1))

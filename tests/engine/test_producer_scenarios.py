@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.log.engine.entries import iter_entries
-from kafkalog.log.engine.offsets import AppendOrigin
+from kafkalog.engine.entries import iter_entries
+from kafkalog.engine.offsets import AppendOrigin
 from tests.engine.test_producers import NOW, Log, data_batch
 
 

@@ -12,6 +12,20 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from kafkalog.engine.building import encode_batch, end_transaction_marker
+from kafkalog.engine.entries import Entry, iter_entries
+from kafkalog.engine.hash_order import NewestFirstMap
+from kafkalog.engine.offsets import AppendOrigin, OffsetMetadata
+from kafkalog.engine.producer_checks import analyze_producers, start_verification
+from kafkalog.engine.producer_state import (
+    TRANSACTION_VERSION_UNKNOWN,
+    CompletedTransaction,
+    ProducerAppend,
+    ProducerState,
+    VerificationGuard,
+)
+from kafkalog.engine.producers import ProducerSettings, ProducerStates
+from kafkalog.engine.schedule import ManualClock
 from kafkalog.errors import (
     InvalidArgument,
     InvalidProducerEpoch,
@@ -23,20 +37,6 @@ from kafkalog.errors import (
 from kafkalog.format.batch import TRANSACTIONAL
 from kafkalog.format.control import EndTxnMarker
 from kafkalog.format.sequence import MAX_SEQUENCE, increment_sequence
-from kafkalog.log.engine.building import encode_batch, end_transaction_marker
-from kafkalog.log.engine.entries import Entry, iter_entries
-from kafkalog.log.engine.hash_order import NewestFirstMap
-from kafkalog.log.engine.offsets import AppendOrigin, OffsetMetadata
-from kafkalog.log.engine.producer_checks import analyze_producers, start_verification
-from kafkalog.log.engine.producer_state import (
-    TRANSACTION_VERSION_UNKNOWN,
-    CompletedTransaction,
-    ProducerAppend,
-    ProducerState,
-    VerificationGuard,
-)
-from kafkalog.log.engine.producers import ProducerSettings, ProducerStates
-from kafkalog.log.engine.schedule import ManualClock
 from kafkalog.storage.fs import LocalFs
 
 NOW = 1_700_000_000_000

@@ -6,13 +6,13 @@ import random
 
 import pytest
 
+from kafkalog.engine import recovery
+from kafkalog.engine.building import RecordsBuilder, encode_message, end_transaction_marker
+from kafkalog.engine.config import LogConfig
+from kafkalog.engine.log_segment import BULK_BYTES
+from kafkalog.engine.partition_log import PartitionLog
+from kafkalog.engine.schedule import ManualClock
 from kafkalog.format.control import EndTxnMarker
-from kafkalog.log.engine import recovery
-from kafkalog.log.engine.building import RecordsBuilder, encode_message, end_transaction_marker
-from kafkalog.log.engine.config import LogConfig
-from kafkalog.log.engine.log_segment import BULK_BYTES
-from kafkalog.log.engine.partition_log import PartitionLog
-from kafkalog.log.engine.schedule import ManualClock
 from kafkalog.storage.simulated import Files, SimulatedFs
 
 NOW = 1_700_000_000_000

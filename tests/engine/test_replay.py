@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.log.engine import file_records, log_segment, recovery
+from kafkalog.engine import file_records, log_segment, recovery
 from tests.engine.comparison import compare_results
 from tests.engine.replay import find_cases, replay
 from tests.golden import sets

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from kafkalog.engine.checkpoint_file import CheckpointFile
+from kafkalog.engine.config import LogConfig
+from kafkalog.engine.leader_epochs import LeaderEpochs
+from kafkalog.engine.log_segment import LogSegment
+from kafkalog.engine.log_segments import LogSegments
+from kafkalog.engine.producers import ProducerStates
+from kafkalog.engine.recovery import recover_segment
+from kafkalog.engine.schedule import ManualClock, Schedule
 from kafkalog.errors import InvalidArgument, SegmentOffsetOverflow
 from kafkalog.format.reference import decode_entries
-from kafkalog.log.engine.checkpoint_file import CheckpointFile
-from kafkalog.log.engine.config import LogConfig
-from kafkalog.log.engine.leader_epochs import LeaderEpochs
-from kafkalog.log.engine.log_segment import LogSegment
-from kafkalog.log.engine.log_segments import LogSegments
-from kafkalog.log.engine.producers import ProducerStates
-from kafkalog.log.engine.recovery import recover_segment
-from kafkalog.log.engine.schedule import ManualClock, Schedule
 from kafkalog.storage.fs import LocalFs
 from tests.engine.scenarios.payloads import batch, in_transaction, marker, messages, records
 

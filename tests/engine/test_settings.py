@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from kafkalog.engine.config import LogConfig
+from kafkalog.engine.schedule import ManualClock, Schedule
 from kafkalog.errors import UsageError
-from kafkalog.log.engine.config import LogConfig
-from kafkalog.log.engine.schedule import ManualClock, Schedule
 
 
 def test_settings_have_kafkas_names_and_defaults() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.log.engine.producers import ProducerStates
+from kafkalog.engine.producers import ProducerStates
 from tests.engine.test_producers import NOW, Log, data_batch
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from kafkalog.engine.producer_state import CompletedTransaction
+from kafkalog.engine.transaction_index import AbortedTransaction, TransactionIndex
 from kafkalog.errors import CorruptIndex, InvalidArgument, LogRefusal
-from kafkalog.log.engine.producer_state import CompletedTransaction
-from kafkalog.log.engine.transaction_index import AbortedTransaction, TransactionIndex
 from kafkalog.storage.fs import LocalFs
 
 ABORTED = [

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from kafkalog.engine.transaction_index import AbortedTransaction, TransactionIndex
 from kafkalog.errors import InvalidArgument
-from kafkalog.log.engine.transaction_index import AbortedTransaction, TransactionIndex
 from kafkalog.storage.fs import LocalFs
 
 FOUR = [

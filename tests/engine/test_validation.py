@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 from kafkalog import codecs
+from kafkalog.engine import validation
+from kafkalog.engine.building import RecordsBuilder
+from kafkalog.engine.entries import Message, iter_entries
+from kafkalog.engine.entry_records import Record
+from kafkalog.engine.validation import Rules, validate
 from kafkalog.errors import LogRefusal
 from kafkalog.format import batch
 from kafkalog.format.reference import encode_record
-from kafkalog.kernels import glance
-from kafkalog.log.engine import validation
-from kafkalog.log.engine.building import RecordsBuilder
-from kafkalog.log.engine.entries import Message, iter_entries
-from kafkalog.log.engine.records import Record
-from kafkalog.log.engine.validation import Rules, validate
+from kafkalog.kernels import batch_validation
 from tests.engine.random_sets import NOW, random_set, source_codec
 
 SETS = 1500
@@ -156,7 +156,7 @@ def digest_of_glances() -> str:
         )
         if chance.random() < 0.6:
             payload[chance.randrange(len(payload))] ^= 1 << chance.randrange(8)
-        facts = np.zeros(glance.FACT_COUNT, np.int64)
-        sound = glance.glance(np.frombuffer(payload, np.uint8), 0, len(payload), count, 1000, facts)
+        facts = np.zeros(batch_validation.FACT_COUNT, np.int64)
+        sound = batch_validation.glance(np.frombuffer(payload, np.uint8), 0, len(payload), count, 1000, facts)
         digest.update(bytes([sound]) + (facts.tobytes() if sound else b""))
     return digest.hexdigest()

@@ -1,7 +1,7 @@
 """The golden sets as archives: `data/<era>.tar.xz` holds `<era>/` and `<era>-expected/`, `data/set.tar.xz` what covers all eras.
 
-    python -m tests.golden.sets pack FOLDER       make the archives from a folder of log directories written by real brokers
-    python -m tests.golden.sets unpack FOLDER     the other way round
+python -m tests.golden.sets pack FOLDER       make the archives from a folder of log directories written by real brokers
+python -m tests.golden.sets unpack FOLDER     the other way round
 """
 
 from __future__ import annotations

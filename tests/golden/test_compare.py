@@ -82,9 +82,7 @@ def test_one_wrong_cell_is_a_difference(table: str, column: str, era: Path, monk
 
 @pytest.mark.parametrize("table", ["records", "batches", "index_entries", "producers", "epochs", "segments"])
 @pytest.mark.parametrize("change", ["lost", "doubled"])
-def test_one_row_too_few_or_too_many_is_a_difference(
-    table: str, change: str, era: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_row_too_few_or_too_many_is_a_difference(table: str, change: str, era: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def spoil(name: str, rows: Rows) -> Rows:
         if name != table:
             return rows

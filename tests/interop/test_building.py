@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from kafkalog import codecs
+from kafkalog.engine.building import RecordsBuilder, end_transaction_marker
+from kafkalog.engine.entries import Batch
 from kafkalog.errors import LogRefusal
 from kafkalog.format import batch
 from kafkalog.format.control import EndTxnMarker, encode_end_txn_marker
 from kafkalog.format.reference import Record
-from kafkalog.log.engine.building import RecordsBuilder, end_transaction_marker
-from kafkalog.log.engine.entries import Batch
 from tests.interop.kafka import NEWEST, KafkaPeer, Refused, open_peer
 
 CASES = 3000

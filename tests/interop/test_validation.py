@@ -8,11 +8,11 @@ from __future__ import annotations
 import random
 import sys
 
+from kafkalog.engine.entries import Message, iter_entries
+from kafkalog.engine.offsets import AppendOrigin
+from kafkalog.engine.validation import Rules, validate
 from kafkalog.errors import LogRefusal, RecordValidation
 from kafkalog.format import batch
-from kafkalog.log.engine.entries import Message, iter_entries
-from kafkalog.log.engine.offsets import AppendOrigin
-from kafkalog.log.engine.validation import Rules, validate
 from tests.conftest import unavailable
 from tests.engine.random_sets import DAY, NOW, random_set, source_codec
 from tests.interop.live import broker

@@ -305,5 +305,3 @@ class Verifies(Driver):
             return  # a log without its end and its indexes is not healthy before the broker has recovered it
         for severity, reason, text in findings:
             self.scene.faults.add(FALSE, f"verify, {severity} {reason}", text)
-
-

@@ -28,9 +28,7 @@ def test_a_log_that_was_cut_before_an_epoch_that_was_taken_is_taken_from_the_cut
 
 
 @pytest.mark.parametrize("end", [100, 120], ids=["all of them", "some of them"])
-@pytest.mark.parametrize(
-    "is_by_request", [pytest.param(False, id="retention"), pytest.param(True, id="DeleteRecords")]
-)
+@pytest.mark.parametrize("is_by_request", [pytest.param(False, id="retention"), pytest.param(True, id="DeleteRecords")])
 def test_records_of_a_new_epoch_that_were_removed_before_they_were_taken_are_no_truncation(
     tmp_path: Path, end: int, is_by_request: bool
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog.spark.ingestion import writing
+from kafkalog.spark.ingestion import task_writing as writing
 from tests.conftest import require
 from tests.living.changing import Row, StreamReader, batch_of, rows_of, table_rows, write_log
 from tests.spark.ingested import take
@@ -55,9 +55,7 @@ def test_what_retention_removed_after_planning_is_named(tmp_path: Path) -> None:
     assert sorted(planned_rows(going_on.reader, parts)) == rows_of(range(100, 300))
 
 
-def test_an_ingest_whose_segments_are_cleaned_while_it_reads_plans_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_ingest_whose_segments_are_cleaned_while_it_reads_plans_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, target = tmp_path / "logs" / "orders-0", tmp_path / "tables"
     write_three_segments(folder)
     write_task = writing.write_task

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from kafkalog.cli.ingest import printable_summary
-from kafkalog.spark.ingestion import plan, run, writing
+from kafkalog.spark.ingestion import ingest_plan as plan
+from kafkalog.spark.ingestion import run
+from kafkalog.spark.ingestion import task_writing as writing
 from kafkalog.storage.local import LocalStore
 from kafkalog.storage.store import ByteSource
 from tests.conftest import require
@@ -89,12 +91,10 @@ def test_a_partition_deleted_while_it_is_planned_is_not_there(
     assert (summary.postponed, summary.records) == ((), 100)
 
 
-def test_a_stream_goes_on_beside_a_partition_that_changes_at_every_look(
-    logs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stream_goes_on_beside_a_partition_that_changes_at_every_look(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     require("pyspark")
-    monkeypatch.setattr("kafkalog.spark.live.TRY_SECONDS", 0)
-    monkeypatch.setattr("kafkalog.spark.live.LISTING_SECONDS", 0)
+    monkeypatch.setattr("kafkalog.spark.live_listing.TRY_SECONDS", 0)
+    monkeypatch.setattr("kafkalog.spark.live_listing.LISTING_SECONDS", 0)
     stream = StreamReader(logs)
     assert len(stream.micro_batch()) == 150
     write_on(logs / "orders-0" / f"{0:020}.log", range(100, 110), "first", 0)
@@ -110,8 +110,8 @@ def test_a_stream_does_not_take_a_partition_that_cannot_be_looked_at_again_for_a
 ) -> None:
     """A rewritten segment is read again from its beginning; what was known of the log stays known until that is done."""
     require("pyspark")
-    monkeypatch.setattr("kafkalog.spark.live.TRY_SECONDS", 0)
-    monkeypatch.setattr("kafkalog.spark.live.LISTING_SECONDS", 0)
+    monkeypatch.setattr("kafkalog.spark.live_listing.TRY_SECONDS", 0)
+    monkeypatch.setattr("kafkalog.spark.live_listing.LISTING_SECONDS", 0)
     stream = StreamReader(logs)
     stream.micro_batch()
     log = logs / "orders-1" / f"{0:020}.log"

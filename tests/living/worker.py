@@ -1,12 +1,12 @@
 """`python -m tests.living.worker`: does what the campaign asks over a pipe, in a process that may be killed at any moment.
 
-    ingest   SOURCE TARGET CHOICES   one run on threads; the summary, or the error
-    verify   PATH                    the findings that are no mere notes
-    open     NAME OPTIONS            a stream, from its start or restart on
-    latest   NAME START              the end of its next micro-batch
-    rows     NAME START END          the rows of a micro-batch
-    spark                            start a Spark of this process; ingests then run on it
-    query    OPTIONS SINK CHECKPOINT start a streaming query into Parquet files, if it is not running; why the last one ended
+ingest   SOURCE TARGET CHOICES   one run on threads; the summary, or the error
+verify   PATH                    the findings that are no mere notes
+open     NAME OPTIONS            a stream, from its start or restart on
+latest   NAME START              the end of its next micro-batch
+rows     NAME START END          the rows of a micro-batch
+spark                            start a Spark of this process; ingests then run on it
+query    OPTIONS SINK CHECKPOINT start a streaming query into Parquet files, if it is not running; why the last one ended
 """
 
 from __future__ import annotations

@@ -27,7 +27,6 @@ TIMESTAMP = st.integers(-1, 2**41) | st.integers(-1, MAX_TIMESTAMP)
 KINDS = ("message", "wrapper", "old wrapper", "batch", "batch", "batch", "empty", "control")
 
 
-
 @dataclass(frozen=True)
 class GeneratedLog:
     """Entries with rising offsets, none below `base_offset`."""

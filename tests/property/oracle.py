@@ -49,6 +49,7 @@ def decompress(codec: int, payload: bytes, magic: int) -> bytes:
 
 # -- outcomes ----------------------------------------------------------------------------------------------------------------
 
+
 @dataclass(frozen=True)
 class Outcome:
     """What a reader made of some bytes: rows, and what stopped it ("" if nothing did) at which byte."""

@@ -33,9 +33,7 @@ CHILD = "KAFKALOG_KERNEL_CHILD"
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
 
 # No deadline: the first example compiles. The folder is emptied by every example that uses it.
-BOUNDED = settings(
-    max_examples=EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+BOUNDED = settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 @pytest.fixture(scope="module")

@@ -16,10 +16,11 @@ import pytest
 from kafkalog.format.checkpoint import PartitionMetadata, encode_partition_metadata
 from kafkalog.format.reference import Record, encode_batch, encode_message
 from kafkalog.spark.errors import SparkSourceError
-from kafkalog.spark.ingestion import manifest, writing
+from kafkalog.spark.ingestion import manifest
+from kafkalog.spark.ingestion import task_writing as writing
 from kafkalog.spark.ingestion.buckets import split_by_time
 from kafkalog.spark.ingestion.lease import LEASE
-from kafkalog.spark.ingestion.writing import escaped
+from kafkalog.spark.ingestion.task_writing import escaped
 from tests.spark.ingested import check_manifest, commits, damaged_rows, data_files, read_logs, read_table, take, write_orders
 from tests.unit import test_object_store as server
 from tests.unit.small_logs import made_batch, marker, transactional_batch, write_segment
@@ -76,9 +77,7 @@ def test_tasks_of_any_size_give_the_same_rows(golden: Any, tmp_path: Path) -> No
 def test_read_committed_takes_what_a_committed_consumer_sees(golden: Any, target: Path) -> None:
     source = golden("4.3.0") / "4.3.0"
     take(source, target, isolation="read_committed")
-    assert read_table(target) == [
-        row for row in read_logs(source, isolation="read_committed") if not row[0].startswith("__")
-    ]
+    assert read_table(target) == [row for row in read_logs(source, isolation="read_committed") if not row[0].startswith("__")]
 
 
 def test_spark_reads_seven_columns_and_the_day(logs: Path, target: Path, spark: Any) -> None:
@@ -412,9 +411,7 @@ class Died(BaseException):
 
 
 @pytest.mark.parametrize("moved", [0, 1, 2])
-def test_a_published_run_is_completed_by_the_next(
-    logs: Path, target: Path, moved: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_published_run_is_completed_by_the_next(logs: Path, target: Path, moved: int, monkeypatch: pytest.MonkeyPatch) -> None:
     real = os.rename
     done: list[str] = []
 
@@ -587,4 +584,3 @@ def test_an_error_in_a_task_comes_out_of_spark_as_it_is(logs: Path, target: Path
         take(logs, target, spark=spark, on_damage="fail")
     assert caught.value.code == "KAFKALOG_CORRUPT_BATCH"
     assert "\n" not in str(caught.value)
-

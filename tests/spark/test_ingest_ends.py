@@ -13,7 +13,7 @@ from kafkalog.errors import StorageError, UsageError
 from kafkalog.format.reference import Record, encode_batch
 from kafkalog.spark import ingest
 from kafkalog.spark.errors import SparkSourceError
-from kafkalog.spark.ingestion import writing
+from kafkalog.spark.ingestion import task_writing as writing
 from kafkalog.spark.ingestion.target import is_within
 from tests.spark.ingested import data_files, read_logs, read_table, take, write_orders
 from tests.unit.small_logs import LEFT_BY_COMPACTION, made_batch, write_half_swapped, write_segment

@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 
 from kafkalog.spark.errors import SparkSourceError
-from kafkalog.spark.ingestion import manifest, writing
+from kafkalog.spark.ingestion import manifest
+from kafkalog.spark.ingestion import task_writing as writing
 from kafkalog.spark.ingestion.local_target import LocalTarget
 from kafkalog.spark.ingestion.places import NAME_BYTES
-from kafkalog.spark.ingestion.writing import Edition, file_name, topic_folder
+from kafkalog.spark.ingestion.task_writing import Edition, file_name, topic_folder
 from tests.conftest import unavailable
 from tests.spark.ingested import check_manifest, data_files, read_logs, read_table, take, write_orders
 from tests.unit.small_logs import made_batch, write_segment

@@ -15,7 +15,7 @@ from kafkalog.errors import CorruptBatch
 from kafkalog.format.names import segment_file_name
 from kafkalog.spark.admission import limit_offsets
 from kafkalog.spark.errors import SparkSourceError
-from kafkalog.spark.live import LISTING_SECONDS, OBJECT_LISTING_SECONDS
+from kafkalog.spark.live_listing import LISTING_SECONDS, OBJECT_LISTING_SECONDS
 from kafkalog.spark.microbatch import MicroBatches, Offsets, from_json, to_json
 from kafkalog.spark.options import for_stream, parse_options
 from kafkalog.storage.local import LocalStore

@@ -15,7 +15,7 @@ import pytest
 from kafkalog.format.reference import Record, encode_batch
 from kafkalog.spark.errors import SparkSourceError
 from kafkalog.spark.options import parse_options
-from kafkalog.spark.plan import plan_splits
+from kafkalog.spark.read_plan import plan_splits
 from tests.unit.small_logs import FIRST_TIME, compress, made_batch, write_segment
 
 Ranges = dict[str, tuple[int, int]]

@@ -24,7 +24,7 @@ from kafkalog.log.report import ReadReport
 from kafkalog.segment.decode import RecordRange
 from kafkalog.spark.errors import SparkSourceError
 from kafkalog.spark.options import for_batch, for_stream, parse_options
-from kafkalog.spark.plan import find_offset_at, plan_splits
+from kafkalog.spark.read_plan import find_offset_at, plan_splits
 from kafkalog.spark.splits import Part, Split, as_segment, even_bytes
 from kafkalog.storage import open_store
 from kafkalog.tables.records import record_batches
@@ -384,7 +384,7 @@ SLIPS: list[tuple[dict[str, str], str]] = [
     ({"upTo": "highwatermarks"}, "option upTo='highwatermarks': did you mean highWatermark? Allowed are logEnd, highWatermark"),
     ({"includeHeaders": "ture"}, "option includeHeaders='ture': did you mean true? Allowed are true, false"),
     ({"assign": "orders"}, 'allowed is JSON such as {"orders": [0, 1]}; subscribe takes names of topics'),
-    ({"paths": "/b"}, "option paths='/b': allowed is a JSON list of paths such as [\"/a\", \"/b\"]; path takes a single one"),
+    ({"paths": "/b"}, 'option paths=\'/b\': allowed is a JSON list of paths such as ["/a", "/b"]; path takes a single one'),
     (
         {"startingTimestamp": "2026-01-01"},
         "option startingTimestamp='2026-01-01': allowed are milliseconds since 1970; in UTC that is 1767225600000",
@@ -454,7 +454,7 @@ def test_planning_and_the_shim_load_neither_numba_nor_arrow_nor_spark(folder: Pa
     program = f"""
 import kafkalog.spark, pyspark_kafkalog
 from kafkalog.spark.options import parse_options
-from kafkalog.spark.plan import plan_splits
+from kafkalog.spark.read_plan import plan_splits
 assert len(plan_splits(parse_options({{"path": {str(folder)!r}, "maxPartitionBytes": "4000"}}))) > 8
 """
     assert list(heavy_after(program)) == []

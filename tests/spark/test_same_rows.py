@@ -205,9 +205,7 @@ def test_what_sparks_own_source_refuses_is_refused(sources: Sources, options: di
 
 
 @pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
-def test_a_stream_gives_the_rows_and_offsets_of_sparks_own_kafka_source(
-    sources: Sources, isolation: str, tmp_path: Path
-) -> None:
+def test_a_stream_gives_the_rows_and_offsets_of_sparks_own_kafka_source(sources: Sources, isolation: str, tmp_path: Path) -> None:
     options = {"subscribePattern": ".*", "startingOffsets": "earliest", "includeHeaders": "true"}
     options |= {"kafka.isolation.level": isolation, "maxOffsetsPerTrigger": "4000"}
     rows, ends = {}, {}

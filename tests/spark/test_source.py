@@ -14,7 +14,7 @@ import kafkalog
 from kafkalog.format.reference import Record, encode_batch
 from kafkalog.spark.errors import SparkSourceError
 from kafkalog.spark.options import for_batch, parse_options
-from kafkalog.spark.plan import plan_splits
+from kafkalog.spark.read_plan import plan_splits
 from kafkalog.tables.schemas import TABLES
 from tests.conftest import require
 from tests.spark.compare import compare_era
@@ -23,9 +23,7 @@ from tests.unit.small_logs import FIRST_TIME, compress, made_batch, made_records
 
 Load = Callable[..., Any]
 bucket = server.bucket
-KAFKA_SCHEMA = (
-    "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,timestampType:int>"
-)
+KAFKA_SCHEMA = "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,timestampType:int>"
 CORRUPT = "_corrupt_record struct<file_path:string,position:bigint,length:bigint,reason:string,bytes:binary>"
 
 
@@ -225,9 +223,7 @@ def test_failfast_names_file_position_and_reason(logs: Path, load: Load) -> None
 
 
 @pytest.mark.parametrize("division", [{}, {"maxPartitionBytes": 400}, {"minPartitions": 9}, {"maxRecordsPerPartition": 7}])
-def test_permissive_gives_one_row_for_a_bad_batch_however_it_is_split(
-    logs: Path, load: Load, division: dict[str, int]
-) -> None:
+def test_permissive_gives_one_row_for_a_bad_batch_however_it_is_split(logs: Path, load: Load, division: dict[str, int]) -> None:
     file, position, size = damaged(logs)
     rows = load(logs, mode="permissive", assign='{"orders":[0]}', **division).collect()
     good = sorted(row.offset for row in rows if row._corrupt_record is None)
@@ -256,9 +252,7 @@ BATCHES = {"table": "batches", "assign": '{"orders":[0]}'}
 
 
 @pytest.mark.parametrize("division", [{}, {"maxPartitionBytes": 400}])
-def test_the_modes_agree_on_a_wrong_checksum_in_the_table_of_batches(
-    logs: Path, load: Load, division: dict[str, int]
-) -> None:
+def test_the_modes_agree_on_a_wrong_checksum_in_the_table_of_batches(logs: Path, load: Load, division: dict[str, int]) -> None:
     file, position, size = damaged(logs)
     for schema in ("base_offset long", "base_offset long, crc_valid boolean"):
         frame = load(logs, schema, **BATCHES, **division)
@@ -328,7 +322,7 @@ def test_a_folder_that_is_gone_when_a_task_comes_is_left_out_where_data_loss_is_
     from pyspark.sql.types import IntegerType, StructField, StructType
 
     from kafkalog.spark.columns import Projection
-    from kafkalog.spark.reading import read_split
+    from kafkalog.spark.task_reading import read_split
 
     def rows(**choices: str) -> int:
         options = for_batch(parse_options({"path": str(logs / place), "table": table, **choices}))
@@ -357,9 +351,7 @@ def test_a_newest_segment_that_grows_is_read_up_to_where_it_ended(logs: Path, lo
 # -- object stores -----------------------------------------------------------------------------------------------------------
 
 
-def test_an_object_store_gives_what_local_files_give(
-    bucket: server.Bucket, golden: Any, load: Load, tmp_path: Path
-) -> None:
+def test_an_object_store_gives_what_local_files_give(bucket: server.Bucket, golden: Any, load: Load, tmp_path: Path) -> None:
     source = golden("4.3.0") / "4.3.0"
     for name in ("txn-0", "headers-zstd-0", "upgraded-mixed-0"):
         shutil.copytree(source / name, tmp_path / name)

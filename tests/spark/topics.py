@@ -114,9 +114,7 @@ def write_transactions(bootstrap: str, plain: Any) -> None:
     """Committed and aborted ones with plain records between them, and one at the end that stays open."""
     from kafka import KafkaProducer
 
-    producer = KafkaProducer(
-        bootstrap_servers=bootstrap, transactional_id="payments", transaction_timeout_ms=OPEN_TRANSACTION_MS
-    )
+    producer = KafkaProducer(bootstrap_servers=bootstrap, transactional_id="payments", transaction_timeout_ms=OPEN_TRANSACTION_MS)
     producer.init_transactions()
     for turn in range(9):
         producer.begin_transaction()

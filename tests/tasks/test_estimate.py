@@ -26,9 +26,7 @@ def test_a_message_with_key_and_value_has_30_bytes_and_42_in_the_log() -> None:
     found = estimate_sizes(key_size=3, value_size=5)
     message, stored = found.sums["v1"]
     assert (message.total, stored.total) == (30, 42)
-    assert str(message) == (
-        "4 crc + 1 magic + 1 attributes + 8 timestamp + 4 key length + 3 key + 4 value length + 5 value = 30"
-    )
+    assert str(message) == ("4 crc + 1 magic + 1 attributes + 8 timestamp + 4 key length + 3 key + 4 value length + 5 value = 30")
     assert (size(found, 0), size(found, 1), size(found, 2)) == (34, 42, 76)
     assert [each.total for each in found.sums["v2"]] == [15, 76]
 

@@ -48,7 +48,7 @@ def test_any_bytes_are_explained_to_the_last(data: bytes) -> None:
     assert sum(part.size for part in parts) == len(data)
 
 
-TEXT = st.text("0123 -\n\r\ttopic_id:version=#{}\",\\é", max_size=80).map(str.encode)
+TEXT = st.text('0123 -\n\r\ttopic_id:version=#{}",\\é', max_size=80).map(str.encode)
 
 
 @settings(max_examples=300)

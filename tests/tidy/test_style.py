@@ -14,10 +14,10 @@ from kafkalog.errors import REASONS
 from tests.tidy.source import ROOT, Module, imported_names, modules, package
 
 MODULE_LINES = 600
-FUNCTION_LINES = 70
+FUNCTION_LINES = 80
 ABBREVIATIONS = {"pid", "buf", "msg", "hdr", "lod"}
 EMPTY_NAMES = {"utils", "util", "helpers", "helper", "common", "manager", "impl", "misc"}
-LATER = re.compile(r"\b(" + "|".join(("TO" "DO", "FIX" "ME", "X" "XX", "HA" "CK")) + r")\b(?!\s*\(?#\d+)")
+LATER = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "X" + "XX", "HA" + "CK")) + r")\b(?!\s*\(?#\d+)")
 MAY_PRINT = ("cli", "demo")
 MAY_WRITE_TO_STDERR = {"src/kafkalog/kernels/_jit.py"}
 UNSAFE_MODULES = {"pickle", "cPickle", "_pickle", "marshal", "shelve", "dill", "cloudpickle", "yaml"}
@@ -42,7 +42,7 @@ def test_no_module_is_longer_than_600_lines() -> None:
     assert {module.where: lines for module in all_code() if (lines := len(module.text.splitlines())) > MODULE_LINES} == {}
 
 
-def test_no_function_is_longer_than_70_lines() -> None:
+def test_no_function_is_longer_than_80_lines() -> None:
     sizes = {
         f"{module.at(node)} {node.name}": (node.end_lineno or node.lineno) - node.lineno + 1
         for module in all_code()

@@ -12,8 +12,8 @@ from tests.tidy.source import ROOT, tracked_names, tracked_texts
 
 LARGEST_FILE = 2_000_000
 # Written in halves so that this file does not contain what it looks for.
-MACHINE_FOLDERS = ("/wo" "rk/", "/tm" "p/", "/ro" "ot/", "/ho" "me/", "/Us" "ers/")
-REGISTRIES = ("pythonho" "sted.org", "pypi" ".org/simple", "repo1.ma" "ven.org", "repo.ma" "ven.apache.org")
+MACHINE_FOLDERS = ("/wo" + "rk/", "/tm" + "p/", "/ro" + "ot/", "/ho" + "me/", "/Us" + "ers/")
+REGISTRIES = ("pythonho" + "sted.org", "pypi" + ".org/simple", "repo1.ma" + "ven.org", "repo.ma" + "ven.apache.org")
 DOWNLOAD = re.compile(r"https?://[^\s\"'<>]+\.(?:whl|jar|tar\.gz|deb)\b")
 HOST = re.compile(r"https?://(?:[^/@\s\"'<>]*@)?([^/:\s\"'<>]+)")
 PUBLIC_HOSTS = {"localhost", "127.0.0.1", "maven.apache.org", "www.w3.org"}

@@ -16,8 +16,8 @@ import pytest
 from kafkalog import codecs
 from kafkalog.errors import UsageError
 from kafkalog.format import reference
-from kafkalog.kernels import batches as batch_kernel
-from kafkalog.kernels import encode as kernel
+from kafkalog.kernels import encode_batches as batch_kernel
+from kafkalog.kernels import encode_messages as kernel
 from kafkalog.kernels.native import NOT_FOUND
 from kafkalog.kernels.scan import FIELD_COUNT
 from kafkalog.segment import encode

@@ -187,7 +187,7 @@ def test_a_swap_file_that_stays_beside_a_live_broker_is_taken_after_a_while(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_half_swapped(tmp_path / "orders-0")
-    monkeypatch.setattr("kafkalog.log.interrupted.SETTLED_SECONDS", 0.2)
+    monkeypatch.setattr("kafkalog.log.swap_segments.SETTLED_SECONDS", 0.2)
     with _locked_by_a_broker(tmp_path):
         started = time.monotonic()
         assert _followed(tmp_path) == LEFT_BY_COMPACTION

@@ -383,9 +383,7 @@ def test_what_a_killed_run_left_in_the_folder_of_somebody_else_is_cleared_by_the
     assert [path.name for path in out.rglob("*")] == ["orders-0", "a.log"]
 
 
-def test_a_folder_that_is_swapped_in_while_one_is_made_is_not_given_away(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_is_swapped_in_while_one_is_made_is_not_given_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     require_root()
     out = tmp_path / "out"
     secret = out / "roots-own"

@@ -197,9 +197,7 @@ def test_an_index_of_another_segment_changes_nothing(orders: Path) -> None:
 
 def test_an_offset_range_cuts_compressed_sets_of_old_formats(tmp_path: Path) -> None:
     for magic in (0, 1):
-        sets = [
-            encode_wrapper(made_records(first, 10), codec=1, compress=compress, magic=magic) for first in range(0, 50, 10)
-        ]
+        sets = [encode_wrapper(made_records(first, 10), codec=1, compress=compress, magic=magic) for first in range(0, 50, 10)]
         folder = tmp_path / f"old-{magic}"
         write_segment(folder, 0, *sets)
         assert read_offsets(folder, start_offset=13, stop_offset=37) == list(range(13, 37))
@@ -442,9 +440,7 @@ def test_a_read_that_is_given_up_leaves_no_thread_behind(orders: Path) -> None:
         ({"start_time": "today"}, "2026-01-31T12:00:00Z"),
     ],
 )
-def test_an_argument_that_cannot_be_honoured_is_refused_with_what_could(
-    choices: dict[str, Any], told: str, orders: Path
-) -> None:
+def test_an_argument_that_cannot_be_honoured_is_refused_with_what_could(choices: dict[str, Any], told: str, orders: Path) -> None:
     with pytest.raises(kafkalog.UsageError) as refusal:
         kafkalog.open(orders).read(**choices)
     assert told in str(refusal.value)

@@ -63,9 +63,7 @@ def test_batches_are_merged_only_where_nobody_relies_on_them(tmp_path: Path) -> 
 def test_sets_become_a_batch_each_and_single_messages_are_gathered(tmp_path: Path, magic: int) -> None:
     folder = tmp_path / "orders-0"
     single = [encode_message(record, magic=magic) for record in made_records(0, 30)]
-    sets = [
-        encode_wrapper(made_records(start, 10), magic=magic, codec=codecs.GZIP, compress=compress) for start in (30, 50)
-    ]
+    sets = [encode_wrapper(made_records(start, 10), magic=magic, codec=codecs.GZIP, compress=compress) for start in (30, 50)]
     write_segment(folder, 0, *single, *sets)
     new = converted(folder, tmp_path / "new")
     assert batches(new, "base_offset", "codec", "magic") == [

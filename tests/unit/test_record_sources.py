@@ -41,7 +41,7 @@ def test_arrow_and_parquet_keep_the_columns_that_count(tmp_path: Path) -> None:
 def test_csv_tells_null_from_empty_and_takes_quotes_line_breaks_and_headers(tmp_path: Path) -> None:
     path = tmp_path / "records.csv"
     path.write_text(
-        'topic,partition,offset,timestamp,key,value,headers\r\n'
+        "topic,partition,offset,timestamp,key,value,headers\r\n"
         't,0,1,2026-11-15T09:20:09.449Z,,"a, ""b""\nc","[[""h"",null]]"\r\n'
         't,1,2,17,"",x,\r\n'
     )

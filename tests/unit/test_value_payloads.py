@@ -30,8 +30,10 @@ ORDER = {
         {"name": "day", "type": {"type": "int", "logicalType": "date"}},
         {"name": "state", "type": {"type": "enum", "name": "State", "symbols": ["NEW", "PAID"]}},
         {"name": "tags", "type": {"type": "map", "values": "string"}},
-        {"name": "lines", "type": {"type": "array", "items": {"type": "record", "name": "Line", "fields": [
-            {"name": "count", "type": "int"}]}}},
+        {
+            "name": "lines",
+            "type": {"type": "array", "items": {"type": "record", "name": "Line", "fields": [{"name": "count", "type": "int"}]}},
+        },
     ],
 }
 

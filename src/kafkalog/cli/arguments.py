@@ -31,9 +31,7 @@ threads_option = click.option(
     "--threads", type=click.IntRange(1), metavar="N", help="Windows decoded at once.  [default: cores, at most 4]"
 )
 dry_run_option = click.option("--dry-run", is_flag=True, help="Say what would be done, and write nothing.")
-json_by_partition_option = click.option(
-    "--json", "as_json", is_flag=True, help="One JSON object per partition instead of text."
-)
+json_by_partition_option = click.option("--json", "as_json", is_flag=True, help="One JSON object per partition instead of text.")
 quiet_option = click.option("--quiet", is_flag=True, help="No progress on standard error; errors still.")
 
 

@@ -33,9 +33,7 @@ MARK = ">"
 Line = tuple[str, str]  # text and the code of its colour
 
 
-def show_explanation(
-    path: str, offset: int | None, position: int | None, count: int | None, *, full: bool, as_json: bool
-) -> int:
+def show_explanation(path: str, offset: int | None, position: int | None, count: int | None, *, full: bool, as_json: bool) -> int:
     """Write what the bytes are; the exit code."""
     explanation = kafkalog.explain(path, offset=offset, position=position, count=count)
     with open_target(STDOUT) as sink:

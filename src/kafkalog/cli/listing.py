@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 
 from kafkalog.format.batch import MAX_MAGIC
 from kafkalog.log.report import ReadReport
-from kafkalog.tasks.glance import FormatShare
 from kafkalog.tasks.listing import Listing, LogDirectory, PartitionListing, TopicListing
+from kafkalog.tasks.partition_summary import FormatShare
 
 from .arguments import require_known
 from .escape import printable

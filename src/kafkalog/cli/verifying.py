@@ -47,9 +47,7 @@ def _verify(request: Request) -> Findings:
             progress.report = report
             progress.update()
 
-        return verify_task(
-            logs, topics=request.topics, partitions=request.partitions, threads=request.threads, on_progress=show
-        )
+        return verify_task(logs, topics=request.topics, partitions=request.partitions, threads=request.threads, on_progress=show)
 
 
 def _write(request: Request, found: Findings, sink: Sink) -> None:

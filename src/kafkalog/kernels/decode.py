@@ -13,6 +13,8 @@ from kafkalog.format import batch
 from ._jit import inline, kernel
 from .bytes import Bytes, Int, Ints
 from .crc import batch_fits
+from .decode_batches import decode_batch
+from .decode_messages import MIN_INNER_ENTRY, decode_messages, decode_set
 from .decompress import decompress
 from .layout import (
     BAD_CRC,
@@ -34,8 +36,6 @@ from .layout import (
     Columns,
     HeaderColumns,
 )
-from .messages import MIN_INNER_ENTRY, decode_messages, decode_set
-from .records import decode_batch
 from .scan import ATTRIBUTES, BASE_OFFSET, COUNT, LAST_OFFSET, MAGIC, POSITION, SIZE
 
 

@@ -14,8 +14,8 @@ from kafkalog.format import batch
 
 from ._jit import call_lz4, call_zstd, copy_bytes, inline
 from .bytes import Bytes, Int, Ints
+from .decode_messages import message_parts
 from .layout import ENTRY, LZ4_FUNCTION, OK, PAYLOAD_LIMIT, START, STOP, ZSTD_CONTEXT, ZSTD_FUNCTION
-from .messages import message_parts
 from .scan import ATTRIBUTES, MAGIC
 
 UNKNOWN = -1  # a payload for `codecs`

@@ -7,7 +7,7 @@ import numpy as np
 from ._jit import call_lz4, copy_bytes, kernel
 from .bytes import Bytes, Int
 from .decompress import LZ4_BLOCK, LZ4_HEADER, LZ4_STORED
-from .encode import store_int
+from .encode_messages import store_int
 
 BLOCK_BOUND = LZ4_BLOCK + LZ4_BLOCK // 255 + 16  # with less room liblz4 may give up on a block that it could compress
 SIZE_FIELD = 4

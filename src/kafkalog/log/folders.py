@@ -96,9 +96,7 @@ def _partition(store: Store, folder: str, entries: list[Entry], starts: dict[tup
     name = store.name(folder)
     parsed = names.parse_folder_name(name) or names.FolderName(name, UNNAMED)
     files = [stored for entry in entries if (stored := _stored(store, folder, entry)) is not None]
-    problems = tuple(
-        _problem(store, folder, entry) for entry in entries if entry.problem and names.parse_file_name(entry.name)
-    )
+    problems = tuple(_problem(store, folder, entry) for entry in entries if entry.problem and names.parse_file_name(entry.name))
     return Partition(
         store,
         folder,

@@ -11,10 +11,10 @@ import pyarrow as pa
 from kafkalog.errors import SegmentChanged, StorageError
 
 from .folders import find_partitions
-from .interrupted import SwapWatch
 from .partition import Partition
 from .reading import ReadOptions
 from .report import ReadReport
+from .swap_segments import SwapWatch
 from .tail import PartitionTail
 
 # Each batch with the offset behind its last record.

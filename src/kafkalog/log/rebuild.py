@@ -27,7 +27,7 @@ from kafkalog.segment.windows import SegmentWalk, WindowBuffers
 from kafkalog.storage.store import ByteSource
 
 from .partition import Partition, Segment
-from .producers import NONE, ProducerState
+from .producer_replay import NONE, ProducerState
 from .report import ReadReport
 
 DAY_MS = 24 * 60 * 60 * 1000

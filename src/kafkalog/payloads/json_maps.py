@@ -1,6 +1,6 @@
 """JSON objects as maps. Arrow's reader of JSON has none, so it gets lists of pairs, which become maps afterwards.
 
-    {"tags": {"a": 1}}   with   tags map<string,bigint>   is read as   {"tags": [{"key": "a", "value": 1}]}
+{"tags": {"a": 1}}   with   tags map<string,bigint>   is read as   {"tags": [{"key": "a", "value": 1}]}
 """
 
 from __future__ import annotations
@@ -29,9 +29,7 @@ class _Object(list[tuple[str, Any]]):
     """The fields of an object in order, also those that come twice."""
 
 
-_parser: Final = json.JSONDecoder(
-    object_pairs_hook=_Object, parse_float=_Literal, parse_int=_Literal, parse_constant=_Literal
-)
+_parser: Final = json.JSONDecoder(object_pairs_hook=_Object, parse_float=_Literal, parse_int=_Literal, parse_constant=_Literal)
 
 
 def has_map(kind: pa.DataType) -> bool:

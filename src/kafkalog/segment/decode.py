@@ -19,7 +19,7 @@ from kafkalog.kernels import decode as kernel
 from kafkalog.kernels import layout, native, scan
 from kafkalog.kernels.bytes import Bytes, Ints
 from kafkalog.kernels.crc import check_batches, check_messages, digit_tables, expected_crc32
-from kafkalog.kernels.messages import message_parts
+from kafkalog.kernels.decode_messages import message_parts
 
 from .columns import RecordColumns
 from .room import Expectation, least_room

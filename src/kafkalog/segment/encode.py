@@ -20,8 +20,8 @@ from kafkalog import codecs
 from kafkalog.errors import UsageError
 from kafkalog.format import batch, message
 from kafkalog.format.sequence import NO_SEQUENCE
-from kafkalog.kernels import batches as batch_kernel
-from kafkalog.kernels import encode as kernel
+from kafkalog.kernels import encode_batches as batch_kernel
+from kafkalog.kernels import encode_messages as kernel
 from kafkalog.kernels.bytes import Bytes, Ints
 from kafkalog.kernels.native import NOT_FOUND, crc32c_function, lz4_compress_function
 from kafkalog.kernels.scan import BASE_OFFSET, CRC, FIELD_COUNT, LAST_OFFSET, POSITION, SIZE

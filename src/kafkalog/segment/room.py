@@ -11,7 +11,7 @@ from kafkalog.format import batch
 from kafkalog.kernels import layout, scan
 from kafkalog.kernels.bytes import Ints
 from kafkalog.kernels.decode import expect
-from kafkalog.kernels.messages import MIN_INNER_ENTRY
+from kafkalog.kernels.decode_messages import MIN_INNER_ENTRY
 
 from .columns import RecordColumns, Room
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kafkalog.errors import UsageError
-from kafkalog.kernels import encode as kernel
+from kafkalog.kernels import encode_messages as kernel
 from kafkalog.kernels.bytes import Bytes, Ints
 
 MAX_INT64 = (1 << 63) - 1

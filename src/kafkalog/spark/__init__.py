@@ -50,7 +50,7 @@ def ingest(
     from kafkalog.payloads.values import PayloadSpec, normalised
 
     from .ingestion.executors import make_executor
-    from .ingestion.options import IngestOptions
+    from .ingestion.ingest_options import IngestOptions
     from .ingestion.run import nothing, run_ingest
 
     if value is None and (schema is not None or registry_prefix or choices.get("keep_raw")):

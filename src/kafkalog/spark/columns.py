@@ -196,7 +196,7 @@ def _bad_timestamp(found: pa.RecordBatch, stored: pa.Array) -> SparkSourceError:
     record = ", ".join(f"{name} {cell}" for name, cell in cells.items()) or "a record"
     return SparkSourceError(
         BAD_TIMESTAMP,
-        f"{record}: its timestamp is beyond what Spark can hold; .schema(\"timestamp bigint, …\") gives it as it is stored, "
+        f'{record}: its timestamp is beyond what Spark can hold; .schema("timestamp bigint, …") gives it as it is stored, '
         "mode=PERMISSIVE gives null",
     )
 

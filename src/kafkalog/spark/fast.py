@@ -13,7 +13,7 @@ from .columns import KAFKA_COLUMNS, Projection, default_schema
 from .cores import session_cores
 from .errors import BAD_SCHEMA, SparkSourceError, coded
 from .options import SourceOptions, for_batch, parse_options
-from .plan import plan_splits
+from .read_plan import plan_splits
 from .splits import Split
 
 if TYPE_CHECKING:
@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 NEVER_NULL: Final = frozenset(KAFKA_COLUMNS) - {"key", "value"}
 
 
-def frame_of(
-    spark: SparkSession, paths: Sequence[str], schema: StructType | str | None, options: Mapping[str, str]
-) -> DataFrame:
+def frame_of(spark: SparkSession, paths: Sequence[str], schema: StructType | str | None, options: Mapping[str, str]) -> DataFrame:
     """The frame that `spark.read.format("kafkalog")` would give, planned here and now; what is never null says so."""
     asked = for_batch(parse_options({**options, "paths": json.dumps(list(paths))}))
     columns = _parsed(schema) if isinstance(schema, str) else schema or _exact(default_schema(asked), asked)
@@ -61,7 +59,7 @@ def _reading(
     splits: Sequence[Split], projection: Projection, options: SourceOptions
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from .reading import read_split
+        from .task_reading import read_split
 
         for batch in numbers:
             for number in batch.column(0).to_pylist():

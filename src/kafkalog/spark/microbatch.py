@@ -19,9 +19,9 @@ from kafkalog.errors import Limits, SegmentChanged, StorageError
 from kafkalog.format.checkpoint import EpochStart
 
 from .errors import DATA_LOSS, SparkSourceError
-from .live import TRIES, TRY_SECONDS, LiveLogs, LivePartition
+from .live_listing import TRIES, TRY_SECONDS, LiveLogs, LivePartition
 from .options import SourceOptions, TopicPartition
-from .plan import check_assigned, choose_partitions, parts_of, starting_offset
+from .read_plan import check_assigned, choose_partitions, parts_of, starting_offset
 from .splits import HIGHEST, Part, Split, divide, target_bytes
 
 LOGGER = logging.getLogger("kafkalog.spark")

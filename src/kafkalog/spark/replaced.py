@@ -9,10 +9,10 @@ from typing import Final
 
 from kafkalog.errors import Limits, SegmentChanged
 from kafkalog.log.folders import find_partitions
-from kafkalog.log.interrupted import with_finished_segments
+from kafkalog.log.swap_segments import with_finished_segments
 from kafkalog.storage.store import Store
 
-from .plan import Found, parts_of
+from .read_plan import Found, parts_of
 from .slices import unchanged
 from .splits import HIGHEST, Part, end_offset
 

@@ -11,9 +11,9 @@ from pyspark.sql.types import StructType
 from .cores import planned_cores
 from .errors import coded
 from .garbage import freeze_garbage
+from .input_partition import SplitPartition, read_partition
 from .options import SourceOptions, for_batch, for_stream, parse_options
-from .partition import SplitPartition, read_partition
-from .plan import plan_splits
+from .read_plan import plan_splits
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -150,9 +150,7 @@ def cut(partition: Partition, segment: Segment, target: int, start: int = LOWEST
         return [whole]
 
 
-def _narrowed(
-    whole: FileSlice, source: ByteSource, segment: Segment, entries: Entries, start: int, stop: int
-) -> FileSlice:
+def _narrowed(whole: FileSlice, source: ByteSource, segment: Segment, entries: Entries, start: int, stop: int) -> FileSlice:
     """The slice without what the index and a checksum prove to lie outside of the offsets."""
     before = entries["position"][entries["offset"] <= start]
     for position in np.unique(before)[::-1][:INDEX_TRIES].tolist():
@@ -168,9 +166,7 @@ def _narrowed(
     return whole
 
 
-def _divided(
-    whole: FileSlice, source: ByteSource, segment: Segment, entries: Entries, target: int
-) -> list[FileSlice]:
+def _divided(whole: FileSlice, source: ByteSource, segment: Segment, entries: Entries, target: int) -> list[FileSlice]:
     count = -(-whole.bytes // target)
     wanted = [whole.start + whole.bytes * number // count for number in range(1, count)]
     slices = []
@@ -181,9 +177,7 @@ def _divided(
     return [*slices, whole]
 
 
-def _proven_cuts(
-    segment: Segment, source: ByteSource, entries: Entries, wanted: Sequence[int]
-) -> list[tuple[int, int, int]]:
+def _proven_cuts(segment: Segment, source: ByteSource, entries: Entries, wanted: Sequence[int]) -> list[tuple[int, int, int]]:
     """Positions near the wanted ones where entries begin, each with bounds of the offsets before it and from it on."""
     positions = np.unique(entries["position"])
     positions = positions[positions > 0]

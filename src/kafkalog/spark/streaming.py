@@ -19,9 +19,9 @@ from pyspark.sql.types import StructType
 
 from .cores import planned_cores
 from .errors import BAD_OPTION, SparkSourceError, coded
+from .input_partition import SplitPartition, read_partition
 from .microbatch import MicroBatches, Offsets, from_json, origins_of_json, to_json
 from .options import SourceOptions
-from .partition import SplitPartition, read_partition
 from .splits import Split
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from kafkalog.log.checks.finding import Finding
 from kafkalog.log.checks.run import check_partitions
 from kafkalog.log.folders import find_partitions
 from kafkalog.log.follow import follow_partitions
-from kafkalog.log.interrupted import with_finished_segments
 from kafkalog.log.partition import Partition
 from kafkalog.log.reading import ReadOptions
 from kafkalog.log.report import ReadReport
+from kafkalog.log.swap_segments import with_finished_segments
 from kafkalog.segment.decode import HIGHEST, LOWEST, RecordRange
 from kafkalog.storage import open_store
 

@@ -6,16 +6,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from kafkalog.engine.cleaner import Cleaner, LogToClean, OffsetMap
+from kafkalog.engine.cleaner.cleaning import CleanResult
+from kafkalog.engine.cleaner.offset_map import DEFAULT_BYTES
+from kafkalog.engine.cleaner.selection import find_cleanable_offsets, log_to_clean
+from kafkalog.engine.partition_log import PartitionLog
 from kafkalog.errors import InvalidState, UsageError
 from kafkalog.format import names
-from kafkalog.log.engine.cleaner import Cleaner, LogToClean, OffsetMap
-from kafkalog.log.engine.cleaner.cleaning import CleanResult
-from kafkalog.log.engine.cleaner.offset_map import DEFAULT_BYTES
-from kafkalog.log.engine.cleaner.selection import find_cleanable_offsets, log_to_clean
-from kafkalog.log.engine.partition_log import PartitionLog
 from kafkalog.storage.fs import Fs
 
-from .in_place import Checkpoints
+from .locking import Checkpoints
 from .maintenance import MaintenanceResult, Place, maintain
 from .output import Progress
 from .partitions import PathLike

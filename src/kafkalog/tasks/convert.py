@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kafkalog.engine.config import LogConfig
+from kafkalog.engine.schedule import SystemClock
 from kafkalog.errors import Limits, SegmentError, TornTail, UsageError
 from kafkalog.format import batch, names
 from kafkalog.kernels import scan
 from kafkalog.kernels.bytes import Ints
-from kafkalog.log.engine.config import LogConfig
-from kafkalog.log.engine.schedule import SystemClock
 from kafkalog.log.partition import SMALL_FILE, Partition, Segment
 from kafkalog.log.rebuild import RebuildOptions, SideFileBuilder
 from kafkalog.log.replacing import Replacement
@@ -32,9 +32,9 @@ from kafkalog.storage.fs import Buffer, Fs, LocalFs
 from kafkalog.storage.local import LocalStore
 from kafkalog.storage.publish import holds, sync_names
 
-from .in_place import NewCheckpoints, held, remove_marker, say_log_start
-from .loading import settle_interrupted
+from .locking import NewCheckpoints, held, remove_marker, say_log_start
 from .maintenance import Place, partitions_for
+from .opening import settle_interrupted
 from .output import COPY_BYTES, MAX_LOG_BYTES, Comparison, Output, Progress, folder_name, output_folder, staged_copy
 from .partitions import (
     PathLike,

@@ -19,7 +19,7 @@ from kafkalog.storage import open_store
 from kafkalog.storage.store import Store
 from kafkalog.tables.choices import Names, several_names
 
-from .glance import FormatShare, Found, glance_at, scan_all
+from .partition_summary import FormatShare, Found, glance_at, scan_all
 from .ratio import PLACES, places_for
 
 if TYPE_CHECKING:
@@ -221,9 +221,7 @@ class LogDirectory:
                 raise UsageError(f"{self.path}: no topic {topic!r} here; there are: {', '.join(sorted(known))}")
         self.partitions = [found for found in self.partitions if found.topic in wanted]
 
-    def listings(
-        self, *, deep: bool = False, ratio: bool = True, limits: Limits | None = None
-    ) -> Iterator[PartitionListing]:
+    def listings(self, *, deep: bool = False, ratio: bool = True, limits: Limits | None = None) -> Iterator[PartitionListing]:
         """Each partition, looked into; without `ratio` a deep look decompresses nothing that it need not."""
         announce_compilation()
         places = places_for(len(self.partitions))

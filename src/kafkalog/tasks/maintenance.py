@@ -13,11 +13,11 @@ from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
+from kafkalog.engine.config import LogConfig
+from kafkalog.engine.partition_log import PartitionLog
+from kafkalog.engine.schedule import SystemClock
 from kafkalog.errors import UsageError
 from kafkalog.format import names
-from kafkalog.log.engine.config import LogConfig
-from kafkalog.log.engine.partition_log import PartitionLog
-from kafkalog.log.engine.schedule import SystemClock
 from kafkalog.log.partition import Partition
 from kafkalog.log.replicas import Lost
 from kafkalog.storage.beside import path_beside
@@ -27,7 +27,7 @@ from kafkalog.storage.overlay import OverlayFs
 from kafkalog.storage.publish import publish_files, writing
 from kafkalog.tables.choices import Names, Numbers
 
-from .in_place import (
+from .locking import (
     Checkpoints,
     NewCheckpoints,
     drop_segments,
@@ -37,7 +37,8 @@ from .in_place import (
     remove_marker,
     say_log_start,
 )
-from .loading import (
+from .losses import Loss, find_damaged_loss, find_loss
+from .opening import (
     INTERRUPTED,
     LogOpening,
     find_cut,
@@ -48,7 +49,6 @@ from .loading import (
     settled_view,
     stored_sizes,
 )
-from .losses import Loss, find_damaged_loss, find_loss
 from .output import COPY_BYTES, Progress, folder_name, output_folder, staged_copy
 from .partitions import (
     OnFailure,
@@ -191,9 +191,7 @@ def maintain(path: PathLike, operation: Operation, place: Place, config: Mapping
     yield from each_partition(partitions_for(path, place), work, place.on_failure)
 
 
-def maintain_partition(
-    partition: Partition, operation: Operation, place: Place, config: Mapping[str, str]
-) -> MaintenanceResult:
+def maintain_partition(partition: Partition, operation: Operation, place: Place, config: Mapping[str, str]) -> MaintenanceResult:
     if partition.file is not None or partition.partition < 0:
         raise UsageError(f"{partition.file or partition.folder}: give the folder of a partition, named <topic>-<partition>")
     work = _Maintenance(partition, operation, place, config)

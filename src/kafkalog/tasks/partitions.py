@@ -13,8 +13,8 @@ from kafkalog.format.checkpoint import decode_partition_metadata
 from kafkalog.format.index import read_offset_index
 from kafkalog.kernels import scan
 from kafkalog.log.folders import find_partitions
-from kafkalog.log.interrupted import with_finished_segments
 from kafkalog.log.partition import SMALL_FILE, Partition, Segment
+from kafkalog.log.swap_segments import with_finished_segments
 from kafkalog.segment.build import DEFAULT_INTERVAL_BYTES, IntervalBounds
 from kafkalog.segment.windows import SegmentWalk
 from kafkalog.storage import open_store
@@ -30,9 +30,7 @@ OnFailure = Callable[[Partition, KafkaLogError], None]
 HOPELESS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
-def chosen_partitions(
-    path: PathLike, topics: Names | None = None, numbers: Numbers | None = None
-) -> list[Partition]:
+def chosen_partitions(path: PathLike, topics: Names | None = None, numbers: Numbers | None = None) -> list[Partition]:
     """The partitions at `path` that have segments; deleted, future and stray ones only if given by their own path.
 
     One that storage would not show is among them, without segments but with `problems`, if there are others.
@@ -40,9 +38,7 @@ def chosen_partitions(
     return chosen_from([path], topics, numbers)
 
 
-def chosen_from(
-    paths: Sequence[PathLike], topics: Names | None = None, numbers: Numbers | None = None
-) -> list[Partition]:
+def chosen_from(paths: Sequence[PathLike], topics: Names | None = None, numbers: Numbers | None = None) -> list[Partition]:
     """The same of several paths; what is asked for has to be at one of them."""
     found = [_live_partitions(path) for path in paths]
     chosen = _chosen([partition for _, partitions in found for partition in partitions], found[0][0], topics, numbers)

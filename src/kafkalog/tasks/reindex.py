@@ -21,8 +21,8 @@ from kafkalog.storage.local import LocalStore
 from kafkalog.storage.publish import holds, replace_file, sync_names, writing
 from kafkalog.tables.choices import Names, Numbers
 
-from .in_place import held, like_its_log, remove_marker
-from .loading import INTERRUPTED
+from .locking import held, like_its_log, remove_marker
+from .opening import INTERRUPTED
 from .output import Comparison, Progress, folder_name, output_folder, staged_copy
 from .partitions import (
     OnFailure,
@@ -110,9 +110,7 @@ def _begin(partition: Partition, options: ReindexOptions, progress: Progress | N
     return result, rebuild(partition, broker, options.limits, result.report, progress)
 
 
-def _write_folder(
-    partition: Partition, result: ReindexResult, files: Iterator[Files], fs: Fs, options: ReindexOptions
-) -> None:
+def _write_folder(partition: Partition, result: ReindexResult, files: Iterator[Files], fs: Fs, options: ReindexOptions) -> None:
     if options.dry_run:
         result.changed = [name for some in files for name in some]
         return

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kafkalog.engine.partition_log import PartitionLog
 from kafkalog.errors import OffsetOutOfRange, UsageError
 from kafkalog.format import names
-from kafkalog.log.engine.partition_log import PartitionLog
 from kafkalog.storage.fs import Fs
 
-from .in_place import Checkpoints
+from .locking import Checkpoints
 from .maintenance import MaintenanceResult, Place, maintain
 from .output import Progress
 from .partitions import PathLike

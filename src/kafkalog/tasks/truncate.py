@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kafkalog.engine.log_segment import LogSegment
+from kafkalog.engine.partition_log import PartitionLog
 from kafkalog.errors import UsageError
 from kafkalog.format import names
-from kafkalog.log.engine.log_segment import LogSegment
-from kafkalog.log.engine.partition_log import PartitionLog
 from kafkalog.storage.fs import Fs
 
-from .in_place import Checkpoints, drop_segments
+from .locking import Checkpoints, drop_segments
 from .maintenance import MaintenanceResult, Place, maintain
 from .output import Progress
 from .partitions import PathLike

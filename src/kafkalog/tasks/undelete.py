@@ -51,9 +51,7 @@ class Deleted:
         return [segment.base_offset for segment in self.found.segments]
 
 
-def find_deleted(
-    path: PathLike, *, topics: Names | None = None, partitions: Numbers | None = None
-) -> list[Deleted]:
+def find_deleted(path: PathLike, *, topics: Names | None = None, partitions: Numbers | None = None) -> list[Deleted]:
     """Everything deleted at `path` whose logs are still there, by topic and partition."""
     topics, partitions = several_names("topics", topics), several_numbers("partitions", partitions)
     store, place = open_store(path)

@@ -194,9 +194,7 @@ def _start(command: Sequence[str], port: int, output: Path, other_user: _OtherUs
     return process
 
 
-def _java(
-    folder: Path, program: str, *arguments: str, options: Sequence[str] = SHORT_LIVED, release: str = NEWEST
-) -> list[str]:
+def _java(folder: Path, program: str, *arguments: str, options: Sequence[str] = SHORT_LIVED, release: str = NEWEST) -> list[str]:
     settings = [*options, "-Djava.net.preferIPv4Stack=true", f"-Djava.io.tmpdir={folder}"]
     return ["java", *settings, "-cp", f"{jars_of(release)}/*", program, *arguments]
 

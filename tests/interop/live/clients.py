@@ -1,13 +1,13 @@
 """Clients of a live broker, each a process of its own: python -m tests.interop.live.clients COMMAND BOOTSTRAP TOPIC [ISOLATION]
 
-    produce       RECORDS records, a share of them with each codec
-    transactions  TRANSACTIONS transactions that end either way, the last one left open, with plain records between
-    consume       what a consumer gets, from the beginning to where it has to wait: a JSON list of [offset, value]
-    fill          a topic of one segment, with about as many MiB as the last argument says
-    digests       as consume, with the CRC-32 of each value in its place
-    create        topics of one partition that keep everything: their names, with commas between, and settings as JSON
-    add           MORE records, behind what the topic has; of several, with commas between their names, each
-    churn         for the seconds of the last argument, short transactions of which half are aborted, and records of few keys
+produce       RECORDS records, a share of them with each codec
+transactions  TRANSACTIONS transactions that end either way, the last one left open, with plain records between
+consume       what a consumer gets, from the beginning to where it has to wait: a JSON list of [offset, value]
+fill          a topic of one segment, with about as many MiB as the last argument says
+digests       as consume, with the CRC-32 of each value in its place
+create        topics of one partition that keep everything: their names, with commas between, and settings as JSON
+add           MORE records, behind what the topic has; of several, with commas between their names, each
+churn         for the seconds of the last argument, short transactions of which half are aborted, and records of few keys
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from kafkalog.engine.offsets import AppendOrigin
+from kafkalog.engine.validation import Rules
 from kafkalog.format import batch
-from kafkalog.log.engine.offsets import AppendOrigin
-from kafkalog.log.engine.validation import Rules
 
 from .broker import HERE, JARS
 

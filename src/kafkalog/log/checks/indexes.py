@@ -151,9 +151,7 @@ class TimeIndex(_Index):
         self.found_timestamps[near] = np.where(fields[scan.MAGIC, at] == 0, self.timestamps[near], times[at])
         self.is_first[near] = (greatest[at] < self.timestamps[near]) | (fields[scan.MAGIC, at] == 0)
 
-    def finish(
-        self, last_offset: int, unknown: Flags, *, is_closed: bool, is_open: bool, compacted: bool
-    ) -> Iterator[Finding]:
+    def finish(self, last_offset: int, unknown: Flags, *, is_closed: bool, is_open: bool, compacted: bool) -> Iterator[Finding]:
         """What is wrong; `unknown` are entries whose offsets lie in damage. Cleaners before 2.0 do not look for the largest."""
         yield from self.check_size()
         order = _not_above_before(self.timestamps) | _not_above_before(self.offsets, may_repeat=True)

@@ -24,8 +24,8 @@ from .directory import LogDirectory, read_text_file
 from .finding import MAX_OF_A_KIND, Finding, Place, finding_of, first_of_kind, make_finding, with_more
 from .indexes import SegmentIndexes
 from .producers import Sequences, Snapshots
-from .records import check_empty_batches, check_records, has_sparse_sets, is_plain, is_rewritten, place_of
-from .transactions import AbortedTransactions
+from .record_rules import check_empty_batches, check_records, has_sparse_sets, is_plain, is_rewritten, place_of
+from .transaction_index import AbortedTransactions
 
 # Topics that brokers compact, whatever a copy without checkpoints says.
 COMPACTED_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")

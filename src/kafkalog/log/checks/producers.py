@@ -13,11 +13,11 @@ from kafkalog.format.snapshot import ENTRY, HEADER_SIZE, decode_snapshot
 from kafkalog.kernels import scan
 from kafkalog.kernels.bytes import Ints
 from kafkalog.log.partition import SMALL_FILE, Partition, StoredFile
-from kafkalog.log.producers import NONE, ProducerState
 
+from ..producer_replay import NONE, ProducerState
 from .finding import Finding, Place, finding_of, make_finding
-from .records import place_of
-from .transactions import decisive_rows
+from .record_rules import place_of
+from .transaction_index import decisive_rows
 
 # Field of a snapshot's entry: attribute of the replayed state.
 COMPARED = {

@@ -20,7 +20,7 @@ from kafkalog.errors import UsageError
 from ..cores import session_cores
 from ..errors import SPARK_FAILED, SparkSourceError, bad_option
 from ..session import java_home, start_session
-from .writing import IngestTask, TaskResult, write_task
+from .task_writing import IngestTask, TaskResult, write_task
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

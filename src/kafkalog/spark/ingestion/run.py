@@ -16,14 +16,14 @@ from ..errors import BAD_TARGET, SparkSourceError, bad_option, coded, is_passing
 from ..options import TopicPartition
 from ..splits import Split
 from .executors import Executor, OnProgress
+from .ingest_options import IngestOptions
+from .ingest_plan import PAUSE_SECONDS, TRIES, IngestPlan, check_ends, cut_tasks, new_bytes, plan_ingest
 from .manifest import BEGINNING, Commit, CommitLog, Progress, run_name
-from .options import IngestOptions
-from .plan import PAUSE_SECONDS, TRIES, IngestPlan, check_ends, cut_tasks, new_bytes, plan_ingest
 from .summary import IngestSummary, PartitionSummary
 from .tables import SetAside, Tables
 from .target import is_within, open_target
+from .task_writing import GENERATION, Edition, IngestTask, PartitionResult, TaskResult
 from .values import check_values, with_schema
-from .writing import GENERATION, Edition, IngestTask, PartitionResult, TaskResult
 
 LOGGER = logging.getLogger("kafkalog.spark")
 OnExecutor = Callable[[], Executor]

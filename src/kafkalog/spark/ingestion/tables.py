@@ -19,10 +19,10 @@ from kafkalog.tables.records import record_batches
 from kafkalog.tables.schemas import find_table
 
 from ..splits import HIGHEST
+from .ingest_options import IngestOptions
 from .manifest import Gap, WrittenFile, staging_folder
-from .options import IngestOptions
 from .target import Target
-from .writing import GENERATION, parquet_writer, topic_folder
+from .task_writing import GENERATION, parquet_writer, topic_folder
 
 SUPERSEDED: Final = "_superseded"
 PARQUET: Final = ".parquet"
@@ -189,7 +189,5 @@ def _any(wanted: Sequence[RowRange], rows: pa.Table) -> Any:
 def _read(partition: Partition, start: int, stop: int, names: Sequence[str]) -> pa.Table:
     """Records of a log, those that are damaged left out."""
     schema = find_table("records").schema(names)
-    options = ReadOptions(
-        columns=frozenset(schema.names), record_range=RecordRange(start, stop), on_damage="skip", threads=1
-    )
+    options = ReadOptions(columns=frozenset(schema.names), record_range=RecordRange(start, stop), on_damage="skip", threads=1)
     return pa.Table.from_batches(record_batches([partition], schema, options, ReadReport()), schema)

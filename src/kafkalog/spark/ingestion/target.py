@@ -110,5 +110,3 @@ def _plain_place(place: str) -> str:
 
 def _without_file_scheme(place: str) -> str:
     return path_of_file_uri(place) if is_file_uri(place) else place
-
-

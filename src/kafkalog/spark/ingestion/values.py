@@ -12,8 +12,8 @@ from kafkalog.errors import UsageError
 from kafkalog.payloads.values import Decoder, infer_schema, make_decoder
 from kafkalog.tables.logs import Logs
 
-from .options import IngestOptions
-from .plan import PartitionPlan
+from .ingest_options import IngestOptions
+from .ingest_plan import PartitionPlan
 
 RAW: Final = "value_raw"
 SAMPLE_OF_PARTITION: Final = 1000

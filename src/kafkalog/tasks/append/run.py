@@ -16,17 +16,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from kafkalog.engine.config import LogConfig
+from kafkalog.engine.partition_log import PartitionLog
+from kafkalog.engine.schedule import SystemClock
 from kafkalog.errors import LogRefusal, LogStorageFailure, StorageError, UsageError
 from kafkalog.format import names
-from kafkalog.log.engine.config import LogConfig
-from kafkalog.log.engine.partition_log import PartitionLog
-from kafkalog.log.engine.schedule import SystemClock
 from kafkalog.storage import local_path
 from kafkalog.storage.fs import Fs
 from kafkalog.storage.publish import StagedFolder
 
-from ..in_place import Checkpoints, held, is_log_directory, like_its_log, remove_marker
-from ..loading import LogOpening, opening_in_place, require_loadable, told_as_storage_errors
+from ..locking import Checkpoints, held, is_log_directory, like_its_log, remove_marker
+from ..opening import LogOpening, opening_in_place, require_loadable, told_as_storage_errors
 from ..output import Progress, output_folder
 from ..partitions import require_real_folder
 from .content import Content
@@ -218,9 +218,7 @@ class _Append:
         self.job_file.write(job)
 
     def _request(self) -> dict[str, Any]:
-        sources = [
-            source.described() if isinstance(source, SourceFile) else {"rows": source.num_rows} for source in self.sources
-        ]
+        sources = [source.described() if isinstance(source, SourceFile) else {"rows": source.num_rows} for source in self.sources]
         form = {name: value for name, value in asdict(self.form).items() if name != "now_ms"}
         names_of = ("partitions", "own_partitions", "keep_timestamps", "idempotent", "again")
         chosen = {name: getattr(self.options, name) for name in names_of}

@@ -88,9 +88,7 @@ def source_file(path: str, format_name: str | None = None, encoding: str = "utf8
 def sources_of(given: Given | Sequence[Given], format_name: str | None, encoding: str) -> list[SourceFile | pa.Table]:
     """Paths and tables as what can be appended."""
     several = [given] if isinstance(given, str | os.PathLike | pa.Table) else given
-    return [
-        each if isinstance(each, pa.Table) else source_file(os.fspath(each), format_name, encoding) for each in several
-    ]
+    return [each if isinstance(each, pa.Table) else source_file(os.fspath(each), format_name, encoding) for each in several]
 
 
 def read_tables(source: SourceFile, content: Content | None = None, start: int = 0) -> Iterator[pa.Table]:

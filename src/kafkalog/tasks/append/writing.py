@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from kafkalog import codecs
+from kafkalog.engine.partition_log import PartitionLog
 from kafkalog.errors import UsageError
 from kafkalog.format import batch, message
 from kafkalog.format.sequence import NO_SEQUENCE, increment_sequence
-from kafkalog.log.engine.partition_log import PartitionLog
 from kafkalog.segment.encode import encode_batches, encode_messages
 
 ENOUGH_ROWS = 1 << 16

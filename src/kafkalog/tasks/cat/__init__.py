@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from .decoding import make_payload_decoder
 from .matching import Match
-from .reading import Cat
+from .record_stream import Cat
 
 __all__ = ["Cat", "Match", "make_payload_decoder"]

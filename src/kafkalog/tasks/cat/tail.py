@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from kafkalog.errors import Limits
 from kafkalog.log.headers import end_offset
-from kafkalog.log.interrupted import with_finished_segments
 from kafkalog.log.partition import Partition
 from kafkalog.log.report import ReadReport
+from kafkalog.log.swap_segments import with_finished_segments
 from kafkalog.tables.logs import Logs
 
 FIRST_SPAN = 64

@@ -22,7 +22,7 @@ from kafkalog.format.varint import decode_varint, decode_varlong
 from .messages import Message
 from .options import DumpOptions
 from .place import Place
-from .records import TIME_LABELS, DumpedRecord, record_line
+from .record_line import TIME_LABELS, DumpedRecord, record_line
 
 _BATCH = struct.Struct(">qiibIhiqqqhii")
 assert _BATCH.size == batch.HEADER_SIZE

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from kafkalog.errors import CorruptBatch, KafkaLogError, LimitExceeded, Limits
 from kafkalog.format import batch, message
+from kafkalog.kernels import dump_lines as kernel
 from kafkalog.kernels import layout, scan
-from kafkalog.kernels import lines as kernel
 from kafkalog.kernels.bytes import Bytes, Ints
 from kafkalog.kernels.decode import lay_out
 from kafkalog.segment.columns import RecordColumns, Room

@@ -90,9 +90,7 @@ def _kind(store: Store, place: str, *, sure: bool) -> tuple[str, int]:
     raise UnsupportedFormat("file-format", file=place, detail=f"a {name.kind} file has nothing in it to explain")
 
 
-def _explain_log(
-    store: Store, place: str, offset: int | None, position: int | None, count: int, limits: Limits
-) -> Explanation:
+def _explain_log(store: Store, place: str, offset: int | None, position: int | None, count: int, limits: Limits) -> Explanation:
     announce_compilation()
     with store.open(place) as source:
         start = 0

@@ -17,9 +17,9 @@ from kafkalog.errors import CodecError, CorruptBatch
 from kafkalog.format import batch, message
 from kafkalog.format.reference import Transform
 
+from .batch_records import cut_records
 from .cutter import MORE, Cutter, cut_whole, fault
 from .notes import BATCH_NOTES, FRONT_NOTES, MESSAGE_NOTES, NO_OFFSET, Values, is_offset
-from .records import cut_records
 from .tree import UNEXPLAINED, Part
 
 # What can be said of an entry whose format is not known.

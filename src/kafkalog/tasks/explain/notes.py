@@ -79,9 +79,7 @@ BATCH_NOTES: Notes = {
     ),
     "magic": lambda values: "format v2",
     "attributes": lambda values: _batch_attributes(values["attributes"]),
-    "last_offset_delta": lambda values: (
-        f"last offset {_sum(values['base_offset'], values['last_offset_delta'])}"
-    ),
+    "last_offset_delta": lambda values: f"last offset {_sum(values['base_offset'], values['last_offset_delta'])}",
     "base_timestamp": _base_timestamp,
     "max_timestamp": _max_timestamp,
     "producer_id": lambda values: "no idempotent producer" if values["producer_id"] < 0 else "",

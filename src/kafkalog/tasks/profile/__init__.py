@@ -26,9 +26,9 @@ from kafkalog.tables.logs import DAMAGE_MODES, Logs, open_logs, readable
 from kafkalog.tasks.ratio import Measured, measure_sample
 from kafkalog.tasks.transactions import transactional_ids
 
-from .entries import EntryCounts, header_counts
+from .entry_counts import EntryCounts, header_counts
 from .keys import Compactable
-from .records import COLUMNS, RecordCounts, hours_of
+from .record_counts import COLUMNS, RecordCounts, hours_of
 from .result import DiskUse, Profile, Ranking
 from .retention import DEFAULT_RETENTION_MS, FutureTimestamps
 from .saving import ZstdTrial
@@ -200,9 +200,7 @@ def _names_of(producers: Ranking, logs: Logs) -> dict[int, str]:
     return {producer_id: name for producer_id, name in transactional_ids(logs).items() if producer_id in ids} if ids else {}
 
 
-def _disk_use(
-    logs: Logs, chosen: Iterable[Partition], topics: Sequence[str] | None, partitions: Sequence[int] | None
-) -> DiskUse:
+def _disk_use(logs: Logs, chosen: Iterable[Partition], topics: Sequence[str] | None, partitions: Sequence[int] | None) -> DiskUse:
     """The files of these partitions, and what is left of deleted ones."""
     groups: dict[str, list[StoredFile]] = {"log": [], "index": [], "other": [], "leftover": []}
     live = list(chosen)

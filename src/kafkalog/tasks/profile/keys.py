@@ -62,9 +62,7 @@ class LastRecords:
         row = 0
         while True:
             room = len(self.table) // 2
-            row, self.used = kernel.add_keys(
-                self.table, self.used, room, self.salt, self.mask, ids, shares, has_value, row
-            )
+            row, self.used = kernel.add_keys(self.table, self.used, room, self.salt, self.mask, ids, shares, has_value, row)
             if row == len(ids):
                 return
             self._make_room()

@@ -33,9 +33,7 @@ class HeavyItems:
         self.error_bytes = 0
         self.is_exact = True
 
-    def add(
-        self, ids: Ints, content: Bytes, starts: Ints, sizes: Ints, weights: Ints, counts: Ints, owner: int = 0
-    ) -> None:
+    def add(self, ids: Ints, content: Bytes, starts: Ints, sizes: Ints, weights: Ints, counts: Ints, owner: int = 0) -> None:
         """Count rows: their ids, where their names lie in `content`, and what they weigh."""
         row = 0
         while True:

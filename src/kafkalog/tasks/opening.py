@@ -7,6 +7,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from kafkalog.engine.config import LogConfig
+from kafkalog.engine.log_segment import LogSegment
+from kafkalog.engine.partition_log import PartitionLog
+from kafkalog.engine.schedule import ManualClock, Schedule
+from kafkalog.engine.segment_files import SegmentFiles
+from kafkalog.engine.swap_recovery import settle_replacements
 from kafkalog.errors import (
     CorruptBatch,
     CorruptRecord,
@@ -19,12 +25,6 @@ from kafkalog.errors import (
 )
 from kafkalog.format import names
 from kafkalog.kernels.resync import ResyncBounds, find_next_entry
-from kafkalog.log.engine.config import LogConfig
-from kafkalog.log.engine.interrupted import settle_replacements
-from kafkalog.log.engine.log_segment import LogSegment
-from kafkalog.log.engine.partition_log import PartitionLog
-from kafkalog.log.engine.schedule import ManualClock, Schedule
-from kafkalog.log.engine.segment_files import SegmentFiles
 from kafkalog.log.folders import find_partitions
 from kafkalog.log.report import Dropped, ReadReport
 from kafkalog.log.verified import VerifiedSegment
@@ -33,7 +33,7 @@ from kafkalog.storage.local import LocalStore
 from kafkalog.storage.overlay import OverlayFs
 from kafkalog.storage.publish import writing
 
-from .in_place import Checkpoints, like_its_log, remove_marker, was_shut_down
+from .locking import Checkpoints, like_its_log, remove_marker, was_shut_down
 
 INTERRUPTED = (".cleaned", ".swap")
 

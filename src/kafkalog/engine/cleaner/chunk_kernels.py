@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from kafkalog.errors import KafkaLogError
 from kafkalog.format import batch
-from kafkalog.kernels import compacted, layout, scan
-from kafkalog.kernels import compaction as kernel
+from kafkalog.kernels import compact_select as kernel
+from kafkalog.kernels import compact_write, layout, scan
 from kafkalog.kernels.bytes import Ints
 
 from ..entries import Entry
+from .kept_records import DELETE, RETAIN_EMPTY, Decision, Retention, is_discardable
 from .mapping import OffsetMapping
-from .retention import DELETE, RETAIN_EMPTY, Decision, Retention, is_discardable
 from .rewriting import Filtered, filter_entry
 from .workspace import TABLE_ENTRIES, Walk, Workspace
 
@@ -36,7 +36,7 @@ def map_chunk(workspace: Workspace, mapping: OffsetMapping, chunk: bytes, positi
             if odd is None:
                 break
             mapping.add_entry(odd)
-    mapping.stats.map_messages_read += int(workspace.totals[compacted.MESSAGES_READ])
+    mapping.stats.map_messages_read += int(workspace.totals[compact_write.MESSAGES_READ])
     return walk.at
 
 
@@ -64,7 +64,7 @@ def _map_window(walk: Walk, mapping: OffsetMapping) -> None:
             mapping.is_full = True
             return
         ready = walk.help(row, status)
-        if status == compacted.LEFT or (status == kernel.DECOMPRESS and ready == kernel.NOT_READY):
+        if status == compact_write.LEFT or (status == kernel.DECOMPRESS and ready == kernel.NOT_READY):
             if isinstance(problem := discarded.get(row), KafkaLogError):
                 raise problem
             mapping.add_decided(walk.entry(row), is_aborted=bool(problem))
@@ -135,13 +135,13 @@ class BulkFilter:
 
     def _filtered(self) -> Filtered:
         totals = self.workspace.totals
-        self.retention.stats.invalid_messages += int(totals[compacted.INVALID])
+        self.retention.stats.invalid_messages += int(totals[compact_write.INVALID])
         return Filtered(
             self.workspace.output,
-            int(totals[compacted.BYTES_READ]),
-            int(totals[compacted.MESSAGES_READ]),
-            int(totals[compacted.MESSAGES_RETAINED]),
-            int(totals[compacted.MAX_OFFSET]),
+            int(totals[compact_write.BYTES_READ]),
+            int(totals[compact_write.MESSAGES_READ]),
+            int(totals[compact_write.MESSAGES_RETAINED]),
+            int(totals[compact_write.MAX_OFFSET]),
         )
 
     def _filter_window(self, walk: Walk) -> None:
@@ -165,13 +165,13 @@ class BulkFilter:
                 workspace.lz4_compress,
                 workspace.totals,
             )
-            if status == compacted.COMPRESS:
+            if status == compact_write.COMPRESS:
                 self._compress(row, horizon)
-            if status in (compacted.COMPRESS, kernel.FULL):
+            if status in (compact_write.COMPRESS, kernel.FULL):
                 row += 1
             self._note(keeping, row)
             ready = walk.help(row, status)
-            if status == compacted.LEFT or (status == kernel.DECOMPRESS and ready == kernel.NOT_READY):
+            if status == compact_write.LEFT or (status == kernel.DECOMPRESS and ready == kernel.NOT_READY):
                 keeping.pop(row, None)
                 self._filter_plainly(walk.entry(row))
                 row += 1
@@ -183,7 +183,7 @@ class BulkFilter:
         workspace.put(payload, workspace.written + batch.HEADER_SIZE)
         checksum = workspace.tools[layout.CRC32C_FUNCTION]
         buffers = workspace.buffers
-        compacted.finish_batch(
+        compact_write.finish_batch(
             workspace.fields, row, horizon, checksum, len(payload), buffers.records, buffers.output, workspace.totals
         )
 
@@ -197,11 +197,11 @@ class BulkFilter:
         workspace = self.workspace
         workspace.put(filtered.output, workspace.written)
         totals = workspace.totals
-        totals[compacted.WRITTEN] += len(filtered.output)
-        totals[compacted.BYTES_READ] += filtered.bytes_read
-        totals[compacted.MESSAGES_READ] += filtered.messages_read
-        totals[compacted.MESSAGES_RETAINED] += filtered.messages_retained
-        totals[compacted.MAX_OFFSET] = max(totals[compacted.MAX_OFFSET], filtered.max_offset)
+        totals[compact_write.WRITTEN] += len(filtered.output)
+        totals[compact_write.BYTES_READ] += filtered.bytes_read
+        totals[compact_write.MESSAGES_READ] += filtered.messages_read
+        totals[compact_write.MESSAGES_RETAINED] += filtered.messages_retained
+        totals[compact_write.MAX_OFFSET] = max(totals[compact_write.MAX_OFFSET], filtered.max_offset)
 
     def _decide(self, walk: Walk) -> tuple[Ints, dict[int, Decision]]:
         """What becomes of each entry, and the decisions that keep transactions in the index, by row."""

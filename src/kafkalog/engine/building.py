@@ -18,7 +18,7 @@ from kafkalog.format.sequence import NO_SEQUENCE
 from kafkalog.format.text import decode_utf8
 
 from .entries import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
-from .records import Headers, Record, as_int64
+from .entry_records import Headers, Record, as_int64
 
 MAX_OFFSET_DELTA: Final = (1 << 31) - 1
 

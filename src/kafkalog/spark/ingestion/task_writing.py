@@ -35,8 +35,8 @@ from ..replaced import open_part
 from ..slices import as_partition, damaged_content
 from ..splits import FileSlice, Part, Split
 from .buckets import split_by_time
+from .ingest_options import IngestOptions
 from .manifest import BEGINNING, TABLE, Cursor, WrittenFile, cursor_at, staging_folder
-from .options import IngestOptions
 from .places import NAME_BYTES
 from .target import Target, open_target
 from .values import ValueColumns
@@ -149,9 +149,7 @@ def write_task(task: IngestTask) -> TaskResult:
     return result
 
 
-def _take_part(
-    part: Part, store: Store, writer: RecordWriter, task: IngestTask, result: TaskResult
-) -> Iterable[dict[str, Any]]:
+def _take_part(part: Part, store: Store, writer: RecordWriter, task: IngestTask, result: TaskResult) -> Iterable[dict[str, Any]]:
     """Write the records of a part; the rows of what is damaged in it."""
     report = ReadReport()
     seen = PartitionResult()

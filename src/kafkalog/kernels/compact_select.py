@@ -16,7 +16,7 @@ from kafkalog.format import batch
 
 from ._jit import inline, kernel, wrapping
 from .bytes import Bytes, Int, Ints
-from .compacted import (
+from .compact_write import (
     AFTER,
     ALL,
     AT,
@@ -43,10 +43,10 @@ from .compacted import (
     empty_batch,
     rewrite_batch,
 )
+from .decode_batches import find_headers, origin, record_front, sized_bytes
 from .decompress import decompress
 from .layout import ENTRY, OK, START, STOP
 from .offset_map import LATEST_OFFSET, SIZE, Words, find, hash_of, store
-from .records import find_headers, origin, record_front, sized_bytes
 from .scan import ATTRIBUTES, BASE_TIMESTAMP, COUNT, LAST_OFFSET, POSITION
 from .scan import SIZE as ENTRY_SIZE
 

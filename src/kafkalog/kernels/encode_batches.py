@@ -17,7 +17,7 @@ from ._jit import JIT_OFF, call_crc32c, copy_ahead, copy_bytes, inline, kernel
 from .bytes import Bytes, Int, Ints
 from .crc import crc32c
 from .decompress import LZ4_BLOCK, LZ4_HEADER
-from .encode import (
+from .encode_messages import (
     BAD_OFFSET,
     BAD_TIMESTAMP,
     MAX_INT32,
@@ -179,7 +179,14 @@ def _finish_batch(
 
 @kernel
 def write_batches(
-    columns: Columns, starts: Bytes, headers: Bytes, header_stops: Ints, first: Int, is_end: Int, settings: Ints, target: Bytes,
+    columns: Columns,
+    starts: Bytes,
+    headers: Bytes,
+    header_stops: Ints,
+    first: Int,
+    is_end: Int,
+    settings: Ints,
+    target: Bytes,
     fields: Ints,
 ) -> tuple[Int, Int, Int, Int]:
     """(status, row, batches, bytes): fill `target` with batches of the rows from `first` on, and `fields` with their headers.

@@ -14,14 +14,14 @@ from kafkalog.errors import LogRefusal, SegmentOffsetOverflow
 
 from ..log_segment import LogSegment
 from ..partition_log import PartitionLog
-from .bulk import BulkFilter, map_chunk
+from .chunk_kernels import BulkFilter, map_chunk
 from .chunks import Chunks
+from .cleaned_transactions import CleanedTransactions
+from .kept_records import CleanStats, LastRecord, Retention
 from .mapping import OffsetMapping
 from .offset_map import OffsetMap
-from .retention import CleanStats, LastRecord, Retention
 from .rewriting import filter_chunk
 from .selection import CleanerSelection, LogToClean
-from .transactions import CleanedTransactions
 from .workspace import Workspace
 
 IO_BUFFER_BYTES: Final = 512 << 10  # log.cleaner.io.buffer.size

@@ -82,9 +82,7 @@ class LocalLog:
 
     # appending
 
-    def append(
-        self, last_offset: int, data: Buffer, entries: Sequence[Entry] | None = None, fields: Ints | None = None
-    ) -> None:
+    def append(self, last_offset: int, data: Buffer, entries: Sequence[Entry] | None = None, fields: Ints | None = None) -> None:
         """Append a set; `entries` are those in it, or `fields` their headers, if somebody has them already."""
         self.segments.active.append(last_offset, data, entries, fields)
         self.update_log_end_offset(last_offset + 1)

@@ -176,9 +176,7 @@ class LogSegment:
             or not offset_index.can_append_offset(last_offset)
         )
 
-    def append(
-        self, last_offset: int, data: Buffer, entries: Sequence[Entry] | None = None, fields: Ints | None = None
-    ) -> None:
+    def append(self, last_offset: int, data: Buffer, entries: Sequence[Entry] | None = None, fields: Ints | None = None) -> None:
         """Add whole entries, the last of which ends with `last_offset`; `entries` or their headers, if somebody has them."""
         if not data:
             return

@@ -19,8 +19,8 @@ import numpy as np
 from kafkalog.errors import Limits, path_text
 from kafkalog.format.names import REPLICATION_CHECKPOINT
 from kafkalog.log.folders import find_partitions, read_high_watermarks
-from kafkalog.log.interrupted import with_finished_segments
 from kafkalog.log.partition import Partition
+from kafkalog.log.swap_segments import with_finished_segments
 from kafkalog.storage import open_store
 from kafkalog.storage.lock import is_broker_running
 

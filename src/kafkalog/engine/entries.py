@@ -18,7 +18,7 @@ from kafkalog.errors import CorruptRecord, InvalidArgument, InvalidRecord, Inval
 from kafkalog.format import batch, message
 from kafkalog.format.sequence import NO_SEQUENCE, last_sequence
 
-from .records import Content, Record, decompressed, iter_batch_records
+from .entry_records import Content, Record, decompressed, iter_batch_records
 
 Buffer = bytes | bytearray | memoryview
 

@@ -11,6 +11,7 @@ from kafkalog.format import batch, message
 from ._jit import copy_bytes, inline, kernel
 from .bytes import Bytes, Int, Ints, load_int32, load_int64
 from .crc import crc32
+from .decode_batches import wanted_range
 from .layout import (
     BAD_COUNT,
     BAD_INNER_CRC,
@@ -38,7 +39,6 @@ from .layout import (
     Offsets32,
     has_room,
 )
-from .records import wanted_range
 from .scan import ATTRIBUTES, BASE_OFFSET, BASE_TIMESTAMP, MAGIC
 
 MIN_INNER_ENTRY = batch.LOG_OVERHEAD + message.OVERHEAD_V0

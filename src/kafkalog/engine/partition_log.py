@@ -264,7 +264,7 @@ class PartitionLog:
 
         The offsets are the log's. A topic with a compression.type of its own does not take `codec`.
         """
-        from .bulk import Producer, append_table
+        from .append_tables import Producer, append_table
 
         epoch = self.latest_epoch if leader_epoch is None else leader_epoch
         producer = Producer(producer_id, producer_epoch, base_sequence, is_transactional)

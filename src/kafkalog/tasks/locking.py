@@ -6,10 +6,10 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
+from kafkalog.engine.checkpoints import CleanShutdownFlag
 from kafkalog.errors import StorageError, UnsupportedFormat
 from kafkalog.format import names
 from kafkalog.format.checkpoint import PartitionOffset, decode_offset_checkpoint, encode_offset_checkpoint
-from kafkalog.log.engine.checkpoints import CleanShutdownFlag
 from kafkalog.log.partition import Partition
 from kafkalog.storage.fs import Fs
 from kafkalog.storage.owned import OwnedFs

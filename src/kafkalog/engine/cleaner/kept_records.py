@@ -10,10 +10,10 @@ from kafkalog.errors import CorruptBatch, InvalidRecord
 from kafkalog.format.control import decode_control_type
 
 from ..entries import Entry
-from ..records import Record
+from ..entry_records import Record
 from ..transaction_index import AbortedTransaction, TransactionIndex
+from .cleaned_transactions import CleanedTransactions
 from .offset_map import OffsetMap
-from .transactions import CleanedTransactions
 
 # What becomes of an entry of which no record is kept. DELETE: its records are not even looked at.
 DELETE, RETAIN_EMPTY, DELETE_EMPTY = range(3)

@@ -5,8 +5,8 @@
 """
 
 from .cleaning import Cleaner, CleaningAborted, CleanResult, clean_filthiest
+from .kept_records import CleanStats
 from .offset_map import OffsetMap
-from .retention import CleanStats
 from .selection import CleanerSelection, LogToClean
 
 __all__ = [

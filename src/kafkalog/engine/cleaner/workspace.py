@@ -9,8 +9,8 @@ import numpy as np
 from kafkalog import codecs
 from kafkalog.errors import KafkaLogError, Limits, OutputFull
 from kafkalog.format import batch
-from kafkalog.kernels import compacted, layout, scan
-from kafkalog.kernels import compaction as kernel
+from kafkalog.kernels import compact_select as kernel
+from kafkalog.kernels import compact_write, layout, scan
 from kafkalog.kernels.bytes import Bytes, Ints
 from kafkalog.kernels.lz4 import BLOCK_BOUND
 from kafkalog.kernels.native import lz4_compress_function
@@ -31,7 +31,7 @@ class Workspace:
 
     def __init__(self) -> None:
         self.fields: Ints = np.empty((scan.FIELD_COUNT, TABLE_ENTRIES), np.int64)
-        self.totals: Ints = np.zeros(compacted.TOTAL_FIELDS, np.int64)
+        self.totals: Ints = np.zeros(compact_write.TOTAL_FIELDS, np.int64)
         self.rules: Ints = np.zeros(kernel.RULE_FIELDS, np.int64)
         self._scratch = DecodeScratch()  # owns what its tools point at
         self.tools = self._scratch.tools(Limits.decompressed_bytes, check_crcs=True)
@@ -48,7 +48,7 @@ class Workspace:
     @property
     def written(self) -> int:
         """Bytes in the output."""
-        return int(self.totals[compacted.WRITTEN])
+        return int(self.totals[compact_write.WRITTEN])
 
     @property
     def output(self) -> memoryview:
@@ -57,11 +57,11 @@ class Workspace:
     def begin(self) -> None:
         """A new chunk: nothing read, nothing written."""
         self.totals[:] = 0
-        self.totals[compacted.MAX_OFFSET] = -1
+        self.totals[compact_write.MAX_OFFSET] = -1
 
     def grow(self, records: int, size: int) -> None:
         """Make room for a batch of so many records, `size` bytes if they are not compressed, behind what was written."""
-        needed = 2 * size + records * compacted.MOST_GROWTH + BLOCK_BOUND + batch.HEADER_SIZE
+        needed = 2 * size + records * compact_write.MOST_GROWTH + BLOCK_BOUND + batch.HEADER_SIZE
         if records > self.buffers.records.shape[1]:
             table, hashes = _record_tables(records)
             self.buffers = self.buffers._replace(records=table, hashes=hashes)
@@ -92,7 +92,7 @@ class Workspace:
 
     def compress_raw(self, codec: int) -> bytes:
         """The records that wait to be compressed, compressed."""
-        return codecs.compress(codec, self.buffers.raw[: self.totals[compacted.RAW]].data)
+        return codecs.compress(codec, self.buffers.raw[: self.totals[compact_write.RAW]].data)
 
 
 def _bytes(size: int) -> Bytes:
@@ -108,7 +108,7 @@ def _read_only(array: Bytes) -> Bytes:
 
 def _record_tables(records: int) -> tuple[Ints, Words]:
     columns = records + 8 if records % 512 == 0 else records
-    return np.empty((compacted.RECORD_FIELDS, columns), np.int64), np.empty((2, columns), np.uint64)
+    return np.empty((compact_write.RECORD_FIELDS, columns), np.int64), np.empty((2, columns), np.uint64)
 
 
 class Walk:
@@ -148,7 +148,7 @@ class Walk:
 
     def help(self, row: int, status: int) -> int:
         """Do what a kernel asks for at an entry; the size of its payload if that is in the arena now."""
-        if status == compacted.NO_ROOM:
+        if status == compact_write.NO_ROOM:
             self._grow(row)
         return self._decompress(row) if status == kernel.DECOMPRESS else kernel.NOT_READY
 

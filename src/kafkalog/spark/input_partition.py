@@ -24,11 +24,9 @@ class SplitPartition(InputPartition):
     split: Split
 
 
-def read_partition(
-    partition: InputPartition | None, projection: Projection, options: SourceOptions
-) -> Iterator[pa.RecordBatch]:
+def read_partition(partition: InputPartition | None, projection: Projection, options: SourceOptions) -> Iterator[pa.RecordBatch]:
     """The rows of a split."""
-    from .reading import read_split
+    from .task_reading import read_split
 
     # Spark makes a task without a split where there is nothing to read.
     split = partition.split if isinstance(partition, SplitPartition) else Split()

@@ -16,14 +16,14 @@ import numpy as np
 from kafkalog import codecs
 from kafkalog.errors import CodecError, InvalidRecord, InvalidTimestamp, Limits, RecordValidation, UnsupportedForMessageFormat
 from kafkalog.format import batch
-from kafkalog.kernels import glance
+from kafkalog.kernels import batch_validation
 from kafkalog.kernels.bytes import Ints
 
 from .building import RecordsBuilder
 from .config import LogConfig
 from .entries import NO_TIMESTAMP, Batch, Entry, Message, iter_entries
+from .entry_records import Glance, Record, as_int64, iter_glances
 from .offsets import AppendOrigin
-from .records import Glance, Record, as_int64, iter_glances
 
 DEFAULT_LZ4_LEVEL: Final = 9  # Kafka's name for its fast compressor, which has no levels
 
@@ -124,15 +124,15 @@ def _validate_sound_batch(
     facts = _glance_at(entry)
     if facts is None or not _is_sound(entry, facts, rules):
         return None
-    newest = int(facts[glance.NEWEST])
+    newest = int(facts[batch_validation.NEWEST])
     next_offset += entry.records_count
     _stamp(entry, next_offset - 1, newest, rules)
     return Validated(data, next_offset, entry.max_timestamp)
 
 
 def _glance_at(entry: Batch) -> Ints | None:
-    """What `kernels.glance` finds; None for records that are not sound."""
-    facts = np.empty(glance.FACT_COUNT, np.int64)
+    """What `kernels.batch_validation` finds; None for records that are not sound."""
+    facts = np.empty(batch_validation.FACT_COUNT, np.int64)
     start, stop = entry.start + batch.HEADER_SIZE, entry.start + entry.size
     content = np.frombuffer(entry.data, np.uint8)
     if entry.is_compressed:
@@ -141,17 +141,17 @@ def _glance_at(entry: Batch) -> Ints | None:
         except CodecError:
             return None
         start, stop = 0, len(content)
-    return facts if glance.glance(content, start, stop, entry.records_count, entry.base_timestamp, facts) else None
+    return facts if batch_validation.glance(content, start, stop, entry.records_count, entry.base_timestamp, facts) else None
 
 
 def _is_sound(entry: Batch, facts: Ints, rules: Rules) -> bool:
-    if entry.is_compressed and (entry.base_offset != 0 or not facts[glance.IN_ORDER]):
+    if entry.is_compressed and (entry.base_offset != 0 or not facts[batch_validation.IN_ORDER]):
         return False
-    if rules.compact and facts[glance.NULL_KEYS]:
+    if rules.compact and facts[batch_validation.NULL_KEYS]:
         return False
     if rules.timestamp_type == batch.LOG_APPEND_TIME_TYPE:
         return True
-    oldest, newest = int(facts[glance.OLDEST]), int(facts[glance.NEWEST])
+    oldest, newest = int(facts[batch_validation.OLDEST]), int(facts[batch_validation.NEWEST])
     if newest == NO_TIMESTAMP:
         return oldest > newest  # no record has a timestamp
     return oldest >= 0 and rules.now_ms - oldest <= rules.before_max_ms and newest - rules.now_ms <= rules.after_max_ms

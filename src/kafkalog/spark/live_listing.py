@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import Limits, NoLogs, SegmentChanged, StorageError
-from kafkalog.log.interrupted import SETTLED_SECONDS, SwapWatch
 from kafkalog.log.partition import Partition
+from kafkalog.log.swap_segments import SETTLED_SECONDS, SwapWatch
 
 from .errors import FILE_CHANGED, STORAGE, SparkSourceError, coded, is_passing
 from .options import SourceOptions, TopicPartition
-from .plan import Found, check_one_place, choose_partitions, readable_ends
+from .read_plan import Found, check_one_place, choose_partitions, readable_ends
 
 if TYPE_CHECKING:
     from kafkalog.log.tail import PartitionTail

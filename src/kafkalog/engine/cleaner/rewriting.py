@@ -12,9 +12,9 @@ from kafkalog.format import batch
 
 from ..building import RecordsBuilder, encode_batch
 from ..entries import Batch, Buffer, Entry, iter_entries
+from ..entry_records import Record
 from ..offsets import NO_TIMESTAMP
-from ..records import Record
-from .retention import DELETE, RETAIN_EMPTY, Decision, Retention
+from .kept_records import DELETE, RETAIN_EMPTY, Decision, Retention
 
 
 @dataclass

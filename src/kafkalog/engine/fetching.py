@@ -43,9 +43,7 @@ def fetch(log: PartitionLog, offset: int, max_bytes: int, isolation: Isolation, 
     """Up to `max_bytes` from `offset` on, no further than `isolation` allows; with `min_one` at least one whole entry."""
     if offset < log.log_start_offset:
         raise OffsetOutOfRange(f"{log.folder}: offset {offset} is before the log start offset {log.log_start_offset}")
-    found = log.local_log.read(
-        offset, max_bytes, _end_of(log, isolation), min_one=min_one, with_aborted=isolation == "committed"
-    )
+    found = log.local_log.read(offset, max_bytes, _end_of(log, isolation), min_one=min_one, with_aborted=isolation == "committed")
     part = found.slice
     with log.guard.doing("reading"):
         data = b"" if part.records is None else part.records.read(part.position, part.size)

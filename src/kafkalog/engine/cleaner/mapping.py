@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ..entries import Entry, iter_entries
+from .cleaned_transactions import CleanedTransactions
+from .kept_records import CleanStats, is_discardable
 from .offset_map import OffsetMap
-from .retention import CleanStats, is_discardable
-from .transactions import CleanedTransactions
 
 
 class OffsetMapping:

@@ -45,9 +45,7 @@ class SegmentFiles:
         self.fs.sync_folder(self.folder)
 
     def open_segment(self, base_offset: int, *, exists: bool = False, suffix: str = "") -> LogSegment:
-        return LogSegment.open(
-            self.folder, base_offset, self.config, fs=self.fs, clock=self.clock, exists=exists, suffix=suffix
-        )
+        return LogSegment.open(self.folder, base_offset, self.config, fs=self.fs, clock=self.clock, exists=exists, suffix=suffix)
 
     def create_cleaned(self, base_offset: int) -> LogSegment:
         """An empty segment whose files are not complete; what was left of another one is removed."""

@@ -16,7 +16,6 @@ from kafkalog.errors import Limits, SegmentChanged, StorageError, path_text
 from kafkalog.kernels import scan
 from kafkalog.log.folders import find_partitions
 from kafkalog.log.headers import replay_transactions
-from kafkalog.log.interrupted import with_finished_segments
 from kafkalog.log.lineage import (
     Divergence,
     EntryMark,
@@ -28,6 +27,7 @@ from kafkalog.log.lineage import (
     trace,
 )
 from kafkalog.log.partition import Partition, Segment
+from kafkalog.log.swap_segments import with_finished_segments
 from kafkalog.log.transactions import Committed
 from kafkalog.segment.seek import seek_position
 from kafkalog.segment.windows import SegmentWalk
@@ -35,7 +35,7 @@ from kafkalog.storage.store import ByteSource
 
 from ..errors import DATA_LOSS, STORAGE, SparkSourceError, coded, is_passing
 from ..options import Bound, SourceOptions, TopicPartition
-from ..plan import Found, check_one_place, choose_whole_partitions, offset_range, readable_ends
+from ..read_plan import Found, check_one_place, choose_whole_partitions, offset_range, readable_ends
 from ..splits import HIGHEST, FileSlice, Part, Split, cut, divide, even_bytes
 from .manifest import BEGINNING, Cursor, Gap, Progress, cursor_at
 
