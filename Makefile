@@ -7,6 +7,8 @@ READY := $(VENV)/.ready
 SPARK_READY := $(VENV)/.spark-ready
 # Extra arguments: make test PYTEST_ARGS="-k golden", make bench BENCH_ARGS=--quick
 PYTEST_ARGS ?=
+# Many tests wait for a JVM: one worker more than there are cores keeps the cores busy.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 DEMO_ARGS ?=
 BENCH_ARGS ?=
 DAMAGE_ARGS ?=
@@ -45,7 +47,7 @@ demo: $(SPARK_READY)  ## what kafkalog does, shown on logs that it makes
 	$(RUN) -m kafkalog.demo $(DEMO_ARGS)
 
 test: $(SPARK_READY)  ## the whole suite
-	$(RUN) -m pytest -n auto --dist worksteal $(PYTEST_ARGS)
+	$(RUN) -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 lint: $(READY)  ## ruff, its formatter and strict mypy
 	$(RUN) -m ruff check $(SOURCES)
