@@ -86,7 +86,8 @@ def _read_terminal(leader: int, deadline: float, answers: list[tuple[bytes, byte
     while time.monotonic() < deadline:
         if not select.select([leader], [], [], 1)[0]:
             # A signal right before Python begins to read is seen when the read ends; a person types it again, too.
-            os.write(leader, typed if typed == CTRL_C else b"")
+            # Not once it was seen: the second one would kill a Python that is ending.
+            os.write(leader, typed if typed == CTRL_C and b"interrupted" not in seen else b"")
         else:
             try:
                 part = os.read(leader, 1 << 16)

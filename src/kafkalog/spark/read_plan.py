@@ -6,7 +6,6 @@ Numba nor Arrow is loaded, nor is Spark.
 
 from __future__ import annotations
 
-import difflib
 import logging
 import os
 import re
@@ -18,6 +17,7 @@ import numpy as np
 
 from kafkalog.errors import Limits, path_text
 from kafkalog.format.names import REPLICATION_CHECKPOINT
+from kafkalog.log.choosing import is_given, no_topic
 from kafkalog.log.folders import find_partitions, read_high_watermarks
 from kafkalog.log.partition import Partition
 from kafkalog.log.swap_segments import with_finished_segments
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 LOGGER = logging.getLogger("kafkalog.spark")
 
-TOPICS_NAMED: Final = 20
 INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata")
 
 
@@ -76,11 +75,11 @@ def choose_partitions(options: SourceOptions, *, topics_must_exist: bool = True)
     found: list[Found] = []
     for path in options.paths:
         store, place = open_store(path)
-        here = find_partitions(store, place)
-        named = len(here) == 1 and here[0].folder == (store.parent(place) if here[0].file else place)
         # A worker's working folder may be another; what a URI says beside its path (endpoint, region) it needs, too.
         root = path if "://" in place else place
-        found += [Found(root, each) for each in here if named or _is_visible(each, options)]
+        found += [
+            Found(root, each) for each in find_partitions(store, place) if is_given(each, place) or _is_visible(each, options)
+        ]
     _check_unique(found)
     chosen = [each for each in found if _is_wanted(each, options)]
     if options.subscribe is not None and topics_must_exist:
@@ -131,18 +130,10 @@ def check_one_place(found: Iterable[Found]) -> None:
 
 
 def _check_topics(topics: Sequence[str], found: Sequence[Found]) -> None:
-    known = sorted({each.partition.topic for each in found})
+    there = sorted({each.partition.topic for each in found})
     for topic in topics:
-        if topic not in known:
-            shown = ", ".join(known[:TOPICS_NAMED]) or "none"
-            more = f" and {len(known) - TOPICS_NAMED} more" if len(known) > TOPICS_NAMED else ""
-            found_here = f"no topic {topic!r} here; {_near(topic, known)}there are: {shown}{more}"
-            raise bad_option("subscribe", ",".join(topics), found_here)
-
-
-def _near(topic: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(topic, known, 1)
-    return f"did you mean {near[0]}? " if near else ""
+        if topic not in there:
+            raise bad_option("subscribe", ",".join(topics), no_topic(topic, there))
 
 
 def _check_readable(chosen: Iterable[Found], options: SourceOptions) -> None:

@@ -12,6 +12,7 @@ from kafkalog.errors import Limits, StorageError, UsageError
 from kafkalog.kernels._jit import announce_compilation
 from kafkalog.log.checks.finding import Finding
 from kafkalog.log.checks.run import check_partitions
+from kafkalog.log.choosing import choose, live_partitions
 from kafkalog.log.folders import find_partitions
 from kafkalog.log.follow import follow_partitions
 from kafkalog.log.partition import Partition
@@ -175,20 +176,9 @@ class Logs:
         )
 
     def choose(self, topics: Names | None, numbers: Numbers | None) -> list[Partition]:
-        """The partitions to read: all that live, or the only one at this path whatever its state."""
+        """The partitions to read: all that live, or the one that this path names whatever its state."""
         topics, numbers = several_names("topics", topics), several_numbers("partitions", numbers)
-        alone = len(self.partitions) == 1
-        chosen = [partition for partition in self.partitions if alone or not partition.state]
-        for topic in topics or ():
-            if topic not in {partition.topic for partition in chosen}:
-                known = ", ".join(sorted({partition.topic for partition in chosen})) or "none"
-                raise UsageError(f"{self.path}: no topic {topic!r} here; there are: {known}")
-        chosen = [partition for partition in chosen if topics is None or partition.topic in topics]
-        missing = sorted(set(numbers or ()) - {partition.partition for partition in chosen})
-        if missing:
-            known = ", ".join(map(str, sorted({partition.partition for partition in chosen})))
-            raise UsageError(f"{self.path}: no partition {missing[0]} here; there are: {known}")
-        return [partition for partition in chosen if numbers is None or partition.partition in numbers]
+        return choose(live_partitions(self.partitions, self.path), self.path, topics, numbers)
 
 
 def _batches(

@@ -12,6 +12,7 @@ from kafkalog.format import names
 from kafkalog.format.checkpoint import decode_partition_metadata
 from kafkalog.format.index import read_offset_index
 from kafkalog.kernels import scan
+from kafkalog.log.choosing import choose, live_partitions
 from kafkalog.log.folders import find_partitions
 from kafkalog.log.partition import SMALL_FILE, Partition, Segment
 from kafkalog.log.swap_segments import with_finished_segments
@@ -53,36 +54,15 @@ def asked_partitions(path: PathLike, topics: Names | None, numbers: Numbers | No
 
 def _live_partitions(path: PathLike) -> tuple[str, list[Partition]]:
     store, place = open_store(path)
-    found = find_partitions(store, place)
-    alone = len(found) == 1 and found[0].folder == place
-    return place, [partition for partition in found if alone or not partition.state]
+    return place, live_partitions(find_partitions(store, place), place)
 
 
 def _chosen(found: Sequence[Partition], place: str, topics: Names | None, numbers: Numbers | None) -> list[Partition]:
-    """Those that were asked for; UsageError if one of the topics or numbers is not there, as a read says it."""
-    topics, numbers = several_names("topics", topics), several_numbers("partitions", numbers)
-    require_topics(found, place, topics)
-    chosen = [partition for partition in found if not topics or partition.topic in topics]
-    for number in numbers or ():
-        if number not in {partition.partition for partition in chosen}:
-            there = _listed(partition.partition for partition in chosen)
-            raise UsageError(f"{place}: no partition {number} here; there are: {there}")
-    chosen = [partition for partition in chosen if not numbers or partition.partition in numbers]
+    """Those that were asked for; an empty list of topics or numbers asks for nothing in particular."""
+    chosen = choose(found, place, several_names("topics", topics) or None, several_numbers("partitions", numbers) or None)
     if not chosen:
         raise UsageError(f"{place}: only folders of deleted, future or stray partitions; give the path of one")
     return chosen
-
-
-def require_topics(found: Sequence[Partition], place: str, topics: Sequence[str] | None) -> None:
-    """UsageError if one of the topics is not there."""
-    for topic in topics or ():
-        if topic not in {partition.topic for partition in found}:
-            raise UsageError(f"{place}: no topic {topic!r} here; there are: {_listed(partition.topic for partition in found)}")
-
-
-def _listed(names: Iterable[str] | Iterable[int]) -> str:
-    there = sorted(set(names))  # type: ignore[type-var]
-    return ", ".join(map(str, there[:10])) + ("…" if len(there) > 10 else "") or "none"
 
 
 def each_partition(

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from kafkalog.errors import NoLogs, UsageError
+from kafkalog.log.choosing import choose
 from kafkalog.log.folders import find_partitions
 from kafkalog.log.partition import Partition, Segment
 from kafkalog.storage import open_store
@@ -15,7 +16,7 @@ from kafkalog.tables.choices import Names, Numbers, several_names, several_numbe
 
 from .journal import SalvageResult
 from .output import Progress, folder_name, output_folder
-from .partitions import OnFailure, PathLike, each_partition, require_topics
+from .partitions import OnFailure, PathLike, each_partition
 from .salvage import SalvageOptions, salvage_partition
 
 DELETED = "deleted"
@@ -56,11 +57,7 @@ def find_deleted(path: PathLike, *, topics: Names | None = None, partitions: Num
     topics, partitions = several_names("topics", topics), several_numbers("partitions", partitions)
     store, place = open_store(path)
     deleted = []
-    there = find_partitions(store, place)
-    require_topics(there, place, topics)
-    for partition in there:
-        if (topics and partition.topic not in topics) or (partitions and partition.partition not in partitions):
-            continue
+    for partition in choose(find_partitions(store, place), place, topics or None, partitions or None):
         if partition.state == "delete":
             whole = replace(partition, segments=_segments(partition, suffixes=("", DELETED)), log_start_offset=None)
             deleted += [Deleted(DELETED_TOPIC, whole)] if whole.segments else []
