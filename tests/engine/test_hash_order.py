@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog.engine.hash_order import HashMap, NewestFirstMap
+from kafkalog.format.hash_order import HashMap, NewestFirstMap
 
 # Printed by a program that fills a java.util.HashMap of JDK 17 with `keys`, by put and by computeIfAbsent, and in the first map
 # removes some and adds a part of these again.

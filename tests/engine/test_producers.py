@@ -14,7 +14,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from kafkalog.engine.building import encode_batch, end_transaction_marker
 from kafkalog.engine.entries import Entry, iter_entries
-from kafkalog.engine.hash_order import NewestFirstMap
 from kafkalog.engine.offsets import AppendOrigin, OffsetMetadata
 from kafkalog.engine.producer_checks import analyze_producers, start_verification
 from kafkalog.engine.producer_state import (
@@ -36,6 +35,7 @@ from kafkalog.errors import (
 )
 from kafkalog.format.batch import TRANSACTIONAL
 from kafkalog.format.control import EndTxnMarker
+from kafkalog.format.hash_order import NewestFirstMap
 from kafkalog.format.sequence import MAX_SEQUENCE, increment_sequence
 from kafkalog.storage.fs import LocalFs
 

@@ -7,13 +7,17 @@ from typing import Any
 
 import pytest
 
+from kafkalog.engine.config import LogConfig
+from kafkalog.engine.partition_log import PartitionLog
+from kafkalog.engine.schedule import ManualClock
 from kafkalog.errors import StorageError, UsageError
 from kafkalog.format.index import read_offset_index
 from kafkalog.format.names import segment_file_name
 from kafkalog.segment.build import DEFAULT_INTERVAL_BYTES, IntervalBounds
+from kafkalog.storage.simulated import SimulatedFs
 from kafkalog.tasks.reindex import ReindexOptions, ReindexResult, reindex
 
-from .small_logs import made_batch, marker, read_rows, transactional_batch, write_segment
+from .small_logs import FIRST_TIME, made_batch, marker, read_rows, transactional_batch, write_segment
 from .test_publish import hold_lock_in_child
 from .test_salvage import damaged, tree
 
@@ -49,6 +53,19 @@ def test_everything_beside_the_logs_is_rebuilt_in_place(orders: Path) -> None:
     assert len(index) >= 2
     aborted = [row for row in read_rows(orders, "index_entries") if row["kind"] == "transaction"]
     assert len(aborted) == 1
+
+
+@pytest.mark.parametrize("step", [1, 16, 48])
+def test_a_rebuilt_snapshot_lists_colliding_producers_in_the_order_of_the_engine(tmp_path: Path, step: int) -> None:
+    """Nine ids in one bucket make Java's map grow before it is full: what the engine, tested against a JDK, does too."""
+    folder = tmp_path / "data" / "orders-0"
+    batches = [made_batch(n * 10, producer_id=n * step, producer_epoch=0, base_sequence=0) for n in range(9)]
+    log = write_segment(folder, 0, *batches)
+    fs = SimulatedFs({f"/data/orders-0/{log.name}": log.read_bytes()})
+    PartitionLog.open("/data/orders-0", LogConfig(), fs=fs, clock=ManualClock(FIRST_TIME))
+    run(folder)
+    snapshot = segment_file_name(90, "snapshot")
+    assert (folder / snapshot).read_bytes() == fs.files()[f"/data/orders-0/{snapshot}"]
 
 
 def test_a_second_run_changes_nothing(orders: Path) -> None:

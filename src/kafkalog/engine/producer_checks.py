@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from kafkalog.errors import InvalidProducerEpoch, InvalidTxnState
+from kafkalog.format.hash_order import NewestFirstMap
 
 from .entries import Entry
-from .hash_order import NewestFirstMap
 from .offsets import AppendOrigin, OffsetMetadata
 from .producer_state import BatchMetadata, CompletedTransaction, ProducerAppend, VerificationGuard
 from .producers import ProducerStates

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kafkalog.errors import InvalidArgument, UnsupportedFormat
+from kafkalog.format.hash_order import HashMap, NewestFirstMap
 from kafkalog.format.names import parse_file_name, segment_file_name
 from kafkalog.format.snapshot import ENTRY, decode_snapshot, encode_snapshot
 from kafkalog.storage.fs import Fs
 
-from .hash_order import HashMap, NewestFirstMap
 from .offsets import AppendOrigin, OffsetMetadata
 from .producer_state import (
     NO_PRODUCER_ID,

@@ -16,6 +16,7 @@ import numpy as np
 from kafkalog.errors import Limits, SegmentError, TornTail
 from kafkalog.format import batch, control
 from kafkalog.format.checkpoint import EpochStart, encode_leader_epoch_checkpoint
+from kafkalog.format.hash_order import HashMap
 from kafkalog.format.index import encode_txn_index
 from kafkalog.format.names import LEADER_EPOCH_CHECKPOINT, segment_file_name
 from kafkalog.format.snapshot import PRODUCERS, encode_snapshot
@@ -31,7 +32,6 @@ from .producer_replay import NONE, ProducerState
 from .report import ReadReport
 
 DAY_MS = 24 * 60 * 60 * 1000
-SMALLEST_TABLE = 16  # of Java's HashMap, whose order a snapshot has
 Files = dict[str, bytes]
 Progress = Callable[[int], None]
 
@@ -50,32 +50,28 @@ class ProducerReplay:
 
     def __init__(self, options: RebuildOptions) -> None:
         self.options = options
-        self.states: dict[int, ProducerState] = {}
+        self.states: HashMap[ProducerState] = HashMap()
         self.open: dict[int, int] = {}  # producer id: where its transaction begins
         self.aborted: list[tuple[int, int, int, int]] = []
 
     def clear(self) -> None:
-        self.states.clear()
+        self.states = HashMap()
         self.open.clear()
 
     def reload(self) -> None:
-        """What is left after a snapshot was written and read again."""
-        self.states = {state.producer_id: state for state in self._in_stored_order() if not self._is_expired(state)}
+        """What is left after a snapshot was written and read again, into a new map: recovery has one for each segment."""
+        before, self.states = self.states, HashMap()
+        for state in before:
+            if not self._is_expired(state):
+                self.states.put(state.producer_id, state)
 
     def _is_expired(self, state: ProducerState) -> bool:
         now = self.options.now_ms
         silent = now is not None and now - state.last_timestamp_ms >= self.options.producer_id_expiration_ms
         return silent and state.current_transaction_first_offset == NONE
 
-    def _in_stored_order(self) -> list[ProducerState]:
-        """The order in which Java's HashMap gives out its values: by bucket, in a bucket as they came."""
-        size = SMALLEST_TABLE
-        while 4 * len(self.states) > 3 * size:
-            size *= 2
-        return sorted(self.states.values(), key=lambda state: _spread_hash(state.producer_id) & (size - 1))
-
     def snapshot(self) -> bytes:
-        stored = [tuple(vars(state).values()) for state in self._in_stored_order()]
+        stored = [tuple(vars(state).values()) for state in self.states]
         return encode_snapshot(np.array(stored, PRODUCERS))
 
     def replay(self, fields: Ints) -> None:
@@ -90,12 +86,19 @@ class ProducerReplay:
         producers, first = np.unique(fields[scan.PRODUCER_ID, rows], return_index=True)
         last = len(rows) - 1 - np.unique(fields[scan.PRODUCER_ID, rows[::-1]], return_index=True)[1]
         for producer_id in producers[np.argsort(first)].tolist():
-            self.states.setdefault(producer_id, ProducerState(producer_id))
+            self._state(producer_id)
         return rows[last]
+
+    def _state(self, producer_id: int) -> ProducerState:
+        state = self.states.entries.get(producer_id)
+        if state is None:
+            state = ProducerState(producer_id)
+            self.states.put(producer_id, state)
+        return state
 
     def _take(self, header: Ints) -> None:
         producer_id = int(header[scan.PRODUCER_ID])
-        state = self.states.setdefault(producer_id, ProducerState(producer_id))
+        state = self._state(producer_id)
         state.take(header, emptied_opens=True)
         if state.current_transaction_first_offset != NONE:
             self.open[producer_id] = state.current_transaction_first_offset
@@ -104,12 +107,6 @@ class ProducerReplay:
             if header[scan.CONTROL_TYPE] == control.ABORT:
                 marker = int(header[scan.BASE_OFFSET])
                 self.aborted.append((producer_id, first, marker, min(self.open.values(), default=marker + 1)))
-
-
-def _spread_hash(producer_id: int) -> int:
-    """The hash of a Java Long, as HashMap spreads it."""
-    low = (producer_id ^ producer_id >> 32) & 0xFFFFFFFF
-    return low ^ low >> 16
 
 
 class EpochReplay:
