@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from kafkalog.errors import Limits
-from kafkalog.format import batch
-from kafkalog.kernels import layout, scan
+from kafkalog.format import batch, entry_table
+from kafkalog.kernels import layout
 from kafkalog.kernels._jit import kernel
 from kafkalog.kernels.bytes import Bytes, Int, Ints
 from kafkalog.kernels.decode import lay_out
@@ -32,7 +32,7 @@ class FloorWindow:
         return int(self.payloads.shape[1])
 
     def codec(self, number: int) -> int:
-        return int(self.fields[scan.ATTRIBUTES, number]) & batch.CODEC_MASK
+        return int(self.fields[entry_table.ATTRIBUTES, number]) & batch.CODEC_MASK
 
 
 def plan_windows(path: Path, window_bytes: int) -> tuple[list[FloorWindow], int]:
@@ -42,12 +42,12 @@ def plan_windows(path: Path, window_bytes: int) -> tuple[list[FloorWindow], int]
     with store.open(place) as source:
         buffers = WindowBuffers(window_bytes)
         for window in SegmentWalk(source, 0, source.size, Limits()).windows(buffers):
-            fields = window.fields.copy()
+            fields = window.entries.fields.copy()
             payloads = np.empty((layout.PAYLOAD_FIELDS, window.count), np.int64)
             lay_out(fields, np.arange(window.count), window.position, payloads)
             windows.append(FloorWindow(window.position, window.size, fields, payloads))
             buffers.give_back(window)
-    return windows, sum(int(window.fields[scan.COUNT].sum()) for window in windows)
+    return windows, sum(int(window.fields[entry_table.RECORD_COUNT].sum()) for window in windows)
 
 
 @kernel

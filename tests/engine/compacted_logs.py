@@ -84,7 +84,7 @@ class Log:
             producer_epoch=0 if producer_id >= 0 else -1,
             base_sequence=sequence,
             is_transactional=is_transactional,
-            timestamp_type=batch.CREATE_TIME if magic else batch.NO_TIMESTAMP,
+            timestamp_type=batch.CREATE_TIME if magic else batch.NO_TIMESTAMP_TYPE,
             partition_leader_epoch=0 if magic == 2 else -1,
         )
         for offset, (key, value) in enumerate(pairs, first):

@@ -10,7 +10,7 @@ from kafkalog.engine.building import RecordsBuilder, end_transaction_marker
 from kafkalog.engine.entries import Batch, iter_entries
 from kafkalog.errors import InvalidArgument
 from kafkalog.format import reference
-from kafkalog.format.batch import CREATE_TIME, HEADER_SIZE, LOG_APPEND_TIME_TYPE, NO_TIMESTAMP
+from kafkalog.format.batch import CREATE_TIME, HEADER_SIZE, LOG_APPEND_TIME_TYPE, NO_TIMESTAMP_TYPE
 from kafkalog.format.control import EndTxnMarker, decode_control_record
 from tests.engine.scenarios.payloads import GZIP, LZ4, SNAPPY, ZSTD
 from tests.engine.scenarios.script import START_MS
@@ -21,7 +21,7 @@ TIMES = (START_MS, START_MS + 2, START_MS + 1)
 
 def build(magic: int = 2, codec: int = 0, *, times: tuple[int, ...] = TIMES, first: int = 0, **fields: Any) -> bytes:
     if magic == 0:
-        fields.setdefault("timestamp_type", NO_TIMESTAMP)
+        fields.setdefault("timestamp_type", NO_TIMESTAMP_TYPE)
     builder = RecordsBuilder(first, magic=magic, codec=codec, **fields)
     for offset, time in enumerate(times, first):
         builder.append(offset, time, b"key", b"value %d" % offset)
@@ -44,7 +44,7 @@ def test_records_come_back_with_their_own_times(magic: int, codec: int) -> None:
     assert read(data) == expected
     entries = list(iter_entries(data))
     assert len(entries) == (1 if codec or magic == 2 else 3)
-    assert all(entry.is_valid and entry.timestamp_type == (CREATE_TIME if magic else NO_TIMESTAMP) for entry in entries)
+    assert all(entry.is_valid and entry.timestamp_type == (CREATE_TIME if magic else NO_TIMESTAMP_TYPE) for entry in entries)
     assert max(entry.max_timestamp for entry in entries) == (START_MS + 2 if magic else -1)
 
 
@@ -93,8 +93,8 @@ def test_a_transactional_batch_keeps_its_producer(codec: int) -> None:
         (1, {"codec": ZSTD}),
         (0, {"codec": ZSTD}),
         (1, {"delete_horizon_ms": START_MS}),
-        (1, {"timestamp_type": NO_TIMESTAMP}),
-        (2, {"timestamp_type": NO_TIMESTAMP}),
+        (1, {"timestamp_type": NO_TIMESTAMP_TYPE}),
+        (2, {"timestamp_type": NO_TIMESTAMP_TYPE}),
     ],
 )
 def test_what_a_format_does_not_have_is_refused(magic: int, fields: dict[str, Any]) -> None:
@@ -105,7 +105,7 @@ def test_what_a_format_does_not_have_is_refused(magic: int, fields: dict[str, An
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_old_messages_have_no_headers(magic: int) -> None:
-    builder = RecordsBuilder(0, magic=magic, timestamp_type=CREATE_TIME if magic else NO_TIMESTAMP)
+    builder = RecordsBuilder(0, magic=magic, timestamp_type=CREATE_TIME if magic else NO_TIMESTAMP_TYPE)
     with pytest.raises(InvalidArgument):
         builder.append(0, START_MS, b"k", b"v", ((b"name", b"value"),))
 
@@ -113,7 +113,7 @@ def test_old_messages_have_no_headers(magic: int) -> None:
 @pytest.mark.parametrize(("magic", "codec"), FORMATS)
 @pytest.mark.parametrize("offset", [5, 4])
 def test_offsets_have_to_rise(magic: int, codec: int, offset: int) -> None:
-    builder = RecordsBuilder(0, magic=magic, codec=codec, timestamp_type=CREATE_TIME if magic else NO_TIMESTAMP)
+    builder = RecordsBuilder(0, magic=magic, codec=codec, timestamp_type=CREATE_TIME if magic else NO_TIMESTAMP_TYPE)
     builder.append(5, START_MS, None, b"v")
     with pytest.raises(InvalidArgument):
         builder.append(offset, START_MS, None, b"v")

@@ -90,7 +90,7 @@ def _kafkas(kafka: KafkaPeer, case: Case) -> bytes | str:
 
 def _timestamp_type(magic: int, append_time: int | None) -> int:
     if magic == 0:
-        return batch.NO_TIMESTAMP
+        return batch.NO_TIMESTAMP_TYPE
     return batch.CREATE_TIME if append_time is None else batch.LOG_APPEND_TIME_TYPE
 
 

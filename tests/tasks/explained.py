@@ -115,7 +115,7 @@ def _inner_parts(entry: Part, name: str) -> list[Part]:
 
 def _timestamp_type(entry: Part) -> int:
     if number(entry, "magic") == 0:
-        return batch.NO_TIMESTAMP
+        return batch.NO_TIMESTAMP_TYPE
     append_time = number(entry, "attributes") & batch.LOG_APPEND_TIME
     return batch.LOG_APPEND_TIME_TYPE if append_time else batch.CREATE_TIME
 

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalog.errors import CorruptBatch
-from kafkalog.kernels import scan
-from kafkalog.kernels.bytes import Ints
+from kafkalog.format.entry_table import FIELD_COUNT, EntryTable
 from kafkalog.log.rebuild import RebuildOptions, SideFileBuilder
 from kafkalog.segment.build import MAX_RELATIVE_OFFSET, IndexBuilder
 
@@ -21,18 +20,18 @@ Entries = list[tuple[int, int, int]]  # size, offsets in it, timestamp
 entries = st.lists(st.tuples(st.integers(61, 9000), st.integers(1, 50), st.integers(-5, 40)), max_size=60)
 
 
-def table(rows: Entries) -> Ints:
-    fields = np.zeros((scan.FIELD_COUNT, len(rows)), np.int64)
+def table(rows: Entries) -> EntryTable:
+    made = EntryTable(np.zeros((FIELD_COUNT, len(rows)), np.int64))
     sizes = np.array([size for size, _, _ in rows], np.int64)
     counts = np.array([count for _, count, _ in rows], np.int64)
-    fields[scan.MAGIC] = 2
-    fields[scan.SIZE] = sizes
-    fields[scan.POSITION] = np.cumsum(sizes) - sizes
-    fields[scan.LAST_OFFSET] = BASE + np.cumsum(counts) - 1
-    fields[scan.BASE_OFFSET] = fields[scan.LAST_OFFSET] - counts + 1
-    fields[scan.MAX_TIMESTAMP] = [timestamp for _, _, timestamp in rows]
-    fields[scan.PRODUCER_ID] = fields[scan.LEADER_EPOCH] = -1
-    return fields
+    made.magic = 2
+    made.size = sizes
+    made.position = np.cumsum(sizes) - sizes
+    made.last_offset = BASE + np.cumsum(counts) - 1
+    made.base_offset = made.last_offset - counts + 1
+    made.max_timestamp = [timestamp for _, _, timestamp in rows]
+    made.producer_id = made.leader_epoch = -1
+    return made
 
 
 def plainly(rows: Entries, interval: int) -> tuple[bytes, bytes]:
@@ -62,36 +61,36 @@ def plainly(rows: Entries, interval: int) -> tuple[bytes, bytes]:
 def test_indexes_are_those_of_the_plain_loop_however_the_tables_are_cut(rows: Entries, interval: int, cuts: list[int]) -> None:
     builder = IndexBuilder(BASE, interval)
     edges = sorted({0, len(rows), *(cut for cut in cuts if cut < len(rows))})
-    fields = table(rows)
+    made = table(rows)
     for start, stop in pairwise(edges):
-        builder.add(fields[:, start:stop])
+        builder.add(made[start:stop])
     assert (builder.offset_index(), builder.time_index()) == plainly(rows, interval)
 
 
 def test_an_offset_that_no_index_can_hold_is_refused() -> None:
-    fields = table([(100, 1, 0)])
-    fields[scan.LAST_OFFSET] = BASE + MAX_RELATIVE_OFFSET + 1
+    made = table([(100, 1, 0)])
+    made.last_offset = BASE + MAX_RELATIVE_OFFSET + 1
     with pytest.raises(CorruptBatch, match="offset-range"):
-        IndexBuilder(BASE).add(fields)
+        IndexBuilder(BASE).add(made)
 
 
 @settings(max_examples=60)
 @given(producers=st.lists(st.integers(0, 5), min_size=1, max_size=40), cut=st.integers(0, 40))
 def test_only_the_last_batch_of_a_producer_counts_whatever_the_tables(producers: list[int], cut: int) -> None:
-    fields = table([(100, 2, 7)] * len(producers))
-    fields[scan.PRODUCER_ID] = producers
-    fields[scan.BASE_SEQUENCE] = np.arange(len(producers)) * 2
-    fields[scan.COUNT] = 2
+    made = table([(100, 2, 7)] * len(producers))
+    made.producer_id = producers
+    made.base_sequence = np.arange(len(producers)) * 2
+    made.record_count = 2
     found = []
     for edges in ((0, len(producers)), (0, min(cut, len(producers)), len(producers))):
         builder = SideFileBuilder(RebuildOptions())
         builder.begin(BASE)
         for start, stop in pairwise(edges):
-            builder.add(fields[:, start:stop])
+            builder.add(made[start:stop])
         found.append(builder.finish())
     assert found[0] == found[1]
     builder = SideFileBuilder(RebuildOptions())
     builder.begin(BASE)
     for row in range(len(producers)):
-        builder.add(fields[:, row : row + 1])
+        builder.add(made[row : row + 1])
     assert builder.finish() == found[0]

@@ -16,10 +16,10 @@ import pytest
 from kafkalog import codecs
 from kafkalog.errors import UsageError
 from kafkalog.format import reference
+from kafkalog.format.entry_table import FIELD_COUNT
 from kafkalog.kernels import encode_batches as batch_kernel
 from kafkalog.kernels import encode_messages as kernel
 from kafkalog.kernels.native import NOT_FOUND
-from kafkalog.kernels.scan import FIELD_COUNT
 from kafkalog.segment import encode
 from kafkalog.segment.columns import HEADERS_TYPE, RAW_HEADERS_TYPE
 from kafkalog.segment.encode import encode_batches, encode_messages
@@ -232,7 +232,7 @@ def test_lz4_of_the_kernel_is_that_of_the_codec_also_where_nothing_shrinks(
     expected = list(encode.encode_runs(table, codec="lz4", batch_bytes=batch_bytes, run_bytes=4 << 20))
     assert [bytes(run.data) for run in runs] == [bytes(run.data) for run in expected]
     for run, other in zip(runs, expected, strict=True):
-        np.testing.assert_array_equal(run.fields, other.fields)
+        np.testing.assert_array_equal(run.entries.fields, other.entries.fields)
 
 
 def test_a_record_larger_than_a_batch_has_one_of_its_own() -> None:

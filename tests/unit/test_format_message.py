@@ -72,7 +72,7 @@ def test_a_v0_message_has_the_known_bytes_and_no_timestamp() -> None:
     entry = _one(V0)
     assert (entry.magic, entry.base_offset, entry.last_offset, entry.records_count) == (0, 5, 5, None)
     assert (entry.producer_id, entry.leader_epoch, entry.last_sequence, entry.delete_horizon_ms) == (-1, -1, -1, None)
-    assert decode_records(entry) == [Record(5, -1, None, b"a", timestamp_type=batch.NO_TIMESTAMP)]
+    assert decode_records(entry) == [Record(5, -1, None, b"a", timestamp_type=batch.NO_TIMESTAMP_TYPE)]
 
 
 def test_a_v1_tombstone_has_the_known_bytes() -> None:
@@ -92,7 +92,7 @@ def test_the_flags_of_v2_mean_nothing_in_a_message() -> None:
 def test_a_v0_message_ignores_the_timestamp_bit() -> None:
     stored = bytearray(V0)
     stored[message.ATTRIBUTES_POSITION] = batch.LOG_APPEND_TIME
-    assert decode_records(_one(_signed(stored)))[0].timestamp_type == batch.NO_TIMESTAMP
+    assert decode_records(_one(_signed(stored)))[0].timestamp_type == batch.NO_TIMESTAMP_TYPE
 
 
 @pytest.mark.parametrize("size", [14, 21])
@@ -137,7 +137,7 @@ def test_a_wrapper_gives_back_what_went_in(magic: int) -> None:
     records = [Record(100 + number, 50 - number if magic else -1, b"k" * number or None, b"v") for number in range(4)]
     entry = _one(encode_wrapper(records, codec=3, compress=_plain, magic=magic))
     assert (entry.base_offset, entry.last_offset, entry.max_timestamp) == (None, 103, 50 if magic else -1)
-    timestamp_type = batch.CREATE_TIME if magic else batch.NO_TIMESTAMP
+    timestamp_type = batch.CREATE_TIME if magic else batch.NO_TIMESTAMP_TYPE
     assert decode_records(entry, _plain) == [
         Record(record.offset, record.timestamp, record.key, record.value, timestamp_type=timestamp_type) for record in records
     ]

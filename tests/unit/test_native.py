@@ -15,8 +15,9 @@ import pytest
 
 import kafkalog
 from kafkalog.codecs import LZ4, ZSTD, compress
+from kafkalog.format import entry_table
 from kafkalog.kernels import decompress as kernel
-from kafkalog.kernels import layout, native, scan
+from kafkalog.kernels import layout, native
 from kafkalog.kernels._jit import kernel as compiled
 from kafkalog.kernels.bytes import Bytes, Int, Ints
 from kafkalog.segment.scratch import DecodeScratch
@@ -37,8 +38,8 @@ def native_decompress(codec: int, payload: bytes, *, limit: int = ROOM) -> bytes
     """What the kernel makes of a payload; None if it leaves it to `codecs`."""
     scratch = DecodeScratch()
     scratch.enlarge_arena(ROOM)
-    fields = np.zeros((scan.FIELD_COUNT, 1), np.int64)
-    fields[scan.MAGIC, 0], fields[scan.ATTRIBUTES, 0] = 2, codec
+    fields = np.zeros((entry_table.FIELD_COUNT, 1), np.int64)
+    fields[entry_table.MAGIC, 0], fields[entry_table.ATTRIBUTES, 0] = 2, codec
     payloads = np.zeros((layout.PAYLOAD_FIELDS, 1), np.int64)
     payloads[layout.STOP, 0] = len(payload)
     data = np.frombuffer(payload, np.uint8).copy()

@@ -16,8 +16,7 @@ import pyarrow.compute as pc
 from kafkalog import codecs
 from kafkalog.errors import InvalidRecord, InvalidTimestamp, RecordBatchTooLarge, RecordTooLarge, UsageError
 from kafkalog.format.batch import CODEC_MASK, TRANSACTIONAL
-from kafkalog.kernels import scan
-from kafkalog.kernels.bytes import Ints
+from kafkalog.format.entry_table import EntryTable
 from kafkalog.segment.encode import Run, encode_messages, encode_runs
 
 from .appending import AppendRequest, AppendResult, append_stamped, note_producers
@@ -136,10 +135,10 @@ def _verification(log: PartitionLog, producer: Producer) -> VerificationGuard | 
 def _append_batches(log: PartitionLog, runs: Iterator[Run], request: AppendRequest) -> Iterator[AppendResult]:
     for run in runs:
         start = 0
-        while start < run.fields.shape[1]:
-            if run.fields[scan.BASE_OFFSET, start] != log.log_end_offset:
-                run, start = run.part(start, run.fields.shape[1]).moved(log.log_end_offset), 0
-            stop = start + _begin_piece(log, run.fields[:, start:], request.leader_epoch)
+        while start < len(run.entries):
+            if run.entries.base_offset[start] != log.log_end_offset:
+                run, start = run.part(start, len(run.entries)).moved(log.log_end_offset), 0
+            stop = start + _begin_piece(log, run.entries[start:], request.leader_epoch)
             appended = _append_piece(log, run.part(start, stop), request)
             if appended is None:  # one of them was appended before; the first goes alone, and takes no offsets if it was
                 stop = start + 1
@@ -148,11 +147,11 @@ def _append_batches(log: PartitionLog, runs: Iterator[Run], request: AppendReque
             start = stop
 
 
-def _begin_piece(log: PartitionLog, fields: Ints, leader_epoch: int) -> int:
+def _begin_piece(log: PartitionLog, entries: EntryTable, leader_epoch: int) -> int:
     """How many of these batches go into the active segment together, at least one; it is rolled first if it has to be."""
     config = log.config
-    sizes, timestamps = fields[scan.SIZE], fields[scan.MAX_TIMESTAMP]
-    first_offset, last_offset = int(fields[scan.BASE_OFFSET, 0]), int(fields[scan.LAST_OFFSET, 0])
+    sizes, timestamps = entries.size, entries.max_timestamp
+    first_offset, last_offset = int(entries.base_offset[0]), int(entries.last_offset[0])
     size, timestamp = int(sizes[0]), int(timestamps[0])
     if size > config.max_message_bytes:
         raise RecordTooLarge(f"{log.folder}: a batch of {size} bytes; max.message.bytes is {config.max_message_bytes}")
@@ -166,20 +165,20 @@ def _begin_piece(log: PartitionLog, fields: Ints, leader_epoch: int) -> int:
     fits = (
         (np.cumsum(sizes) <= config.segment_bytes - active.size)
         & (sizes <= config.max_message_bytes)
-        & (fields[scan.LAST_OFFSET] - active.base_offset <= MAX_RELATIVE_OFFSET)
+        & (entries.last_offset - active.base_offset <= MAX_RELATIVE_OFFSET)
     )
     oldest = active.first_batch_timestamp if active.size else timestamp
     if 0 <= oldest < MAX_TIMESTAMP:  # else the segment goes by the clock, and all of this is one moment
         fits &= timestamps - oldest <= config.max_segment_ms - active.roll_jitter_ms
-    fits[1 if _begins_transaction(log, fields) else max(1, slots - 1) :] = False
+    fits[1 if _begins_transaction(log, entries) else max(1, slots - 1) :] = False
     fits[0] = True
     return len(fits) if fits.all() else int(np.argmin(fits))
 
 
-def _begins_transaction(log: PartitionLog, fields: Ints) -> bool:
+def _begins_transaction(log: PartitionLog, entries: EntryTable) -> bool:
     """Whether the first batch opens a transaction, which only one that comes alone can."""
-    producer_id, producer_epoch = int(fields[scan.PRODUCER_ID, 0]), int(fields[scan.PRODUCER_EPOCH, 0])
-    is_transactional = bool(fields[scan.ATTRIBUTES, 0] & TRANSACTIONAL)
+    producer_id, producer_epoch = int(entries.producer_id[0]), int(entries.producer_epoch[0])
+    is_transactional = bool(entries.attributes[0] & TRANSACTIONAL)
     return is_transactional and not has_ongoing_transaction(log.producers, producer_id, producer_epoch)
 
 
@@ -188,24 +187,24 @@ def _append_piece(log: PartitionLog, piece: Run, request: AppendRequest) -> Appe
 
     They are this leader's own, so nothing is left to be checked but their producer.
     """
-    fields = piece.fields
-    first_offset, last_offset = int(fields[scan.BASE_OFFSET, 0]), int(fields[scan.LAST_OFFSET, -1])
+    entries = piece.entries
+    first_offset, last_offset = int(entries.base_offset[0]), int(entries.last_offset[-1])
     with log.guard.doing("appending"):
         log.local_log.check_open()
         segment = log.active_segment
         analysis = ProducerAnalysis()
-        if fields[scan.PRODUCER_ID, 0] >= 0:
+        if entries.producer_id[0] >= 0:
             append_at = OffsetMetadata(first_offset, segment.base_offset, segment.size)
             checks = request.origin, request.verification, request.transaction_version
             analysis = analyze_producers(log.producers, iter_entries(piece.data), append_at, *checks)
             if analysis.duplicate is not None:
                 return None
-        log.local_log.append(last_offset, piece.data, fields=fields)
+        log.local_log.append(last_offset, piece.data, table=entries)
         log.watermarks.follow_log_end()
         note_producers(log, segment, analysis, last_offset)
         if log.local_log.unflushed_messages >= log.config.flush_messages:
             log.flush()
-    newest, size, count = int(fields[scan.MAX_TIMESTAMP].max()), len(piece.data), last_offset - first_offset + 1
+    newest, size, count = int(entries.max_timestamp.max()), len(piece.data), last_offset - first_offset + 1
     times = newest, NO_TIMESTAMP, log.log_start_offset
     return AppendResult(first_offset, last_offset, request.leader_epoch, *times, "", size, count, 0)
 
@@ -213,27 +212,27 @@ def _append_piece(log: PartitionLog, piece: Run, request: AppendRequest) -> Appe
 def _append_messages(log: PartitionLog, sets: Iterator[bytes], request: AppendRequest) -> Iterator[AppendResult]:
     """Append sets of v0 or v1 messages, one at a time."""
     for data in sets:
-        fields = scan_entries(data, 0)
-        if fields is None or fields[scan.ATTRIBUTES, 0] & CODEC_MASK:  # then it is one message, whose first offset is inside
+        entries = scan_entries(data, 0)
+        if entries is None or entries.attributes[0] & CODEC_MASK:  # then it is one message, whose first offset is inside
             yield append_stamped(log, data, request)
             continue
-        _begin_set(log, fields)
-        appended = _append_piece(log, Run(memoryview(data), fields), request)
+        _begin_set(log, entries)
+        appended = _append_piece(log, Run(memoryview(data), entries), request)
         assert appended is not None, "messages have no producer, so no duplicates"
         yield appended
 
 
-def _begin_set(log: PartitionLog, fields: Ints) -> None:
+def _begin_set(log: PartitionLog, entries: EntryTable) -> None:
     """Check what a leader checks of plain messages that come together, and roll the segment if it has no place for them."""
     config, active = log.config, log.active_segment
-    size, largest = int(fields[scan.SIZE].sum()), int(fields[scan.SIZE].max())
+    size, largest = int(entries.size.sum()), int(entries.size.max())
     if largest > config.max_message_bytes:
         raise RecordTooLarge(f"{log.folder}: a message of {largest} bytes; max.message.bytes is {config.max_message_bytes}")
     if log.leader_epochs:  # formats without epochs: what is known of epochs is true no more
         log.leader_epochs.clear_and_flush()
     if size > config.segment_bytes:
         raise RecordBatchTooLarge(f"{log.folder}: {size} bytes do not fit into a segment of {config.segment_bytes}")
-    if active.should_roll(config, size, int(fields[scan.MAX_TIMESTAMP].max()), int(fields[scan.LAST_OFFSET, -1])):
+    if active.should_roll(config, size, int(entries.max_timestamp.max()), int(entries.last_offset[-1])):
         log.roll()
 
 

@@ -55,7 +55,7 @@ class RecordsBuilder:
         partition_leader_epoch: int = NO_LEADER_EPOCH,
         delete_horizon_ms: int | None = None,
     ) -> None:
-        if magic > 0 and timestamp_type == batch.NO_TIMESTAMP:
+        if magic > 0 and timestamp_type == batch.NO_TIMESTAMP_TYPE:
             raise InvalidArgument(f"v{magic} needs a type of timestamps")
         if magic < 2 and (is_transactional or is_control_batch or codec == codecs.ZSTD or delete_horizon_ms is not None):
             raise InvalidArgument(f"v{magic} has no transactions, control records, delete horizons, nor zstd")

@@ -295,7 +295,7 @@ class Message:
     @property
     def timestamp_type(self) -> int:
         if self.magic == 0:
-            return batch.NO_TIMESTAMP
+            return batch.NO_TIMESTAMP_TYPE
         attributes = self.attributes if self.wrapper is None else self.wrapper.attributes
         return batch.LOG_APPEND_TIME_TYPE if attributes & batch.LOG_APPEND_TIME else batch.CREATE_TIME
 

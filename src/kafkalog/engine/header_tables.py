@@ -9,19 +9,19 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from kafkalog.format.entry_table import EntryTable
 from kafkalog.kernels import scan
-from kafkalog.kernels.bytes import Ints
 from kafkalog.segment.windows import TABLE_ENTRIES, Window, WindowBuffers
 from kafkalog.storage.fs import Buffer
 
 from .file_records import MAX_SIZE, FileRecords
 
 
-def scan_entries(data: Buffer, position: int) -> Ints | None:
+def scan_entries(data: Buffer, position: int) -> EntryTable | None:
     """The headers of a set that begins at `position` of its file; None if something in it is odd, or if it is too much."""
-    table = np.empty((scan.FIELD_COUNT, min(TABLE_ENTRIES, len(data) // scan.MAX_HEADER + 1)), np.int64)
-    status, count, _ = scan.scan_window(np.frombuffer(data, np.uint8), 0, len(data), position, MAX_SIZE, table)
-    return table[:, :count] if status == scan.END and count else None
+    table = EntryTable.with_room(min(TABLE_ENTRIES, len(data) // scan.MAX_HEADER + 1))
+    status, count, _ = scan.scan_window(np.frombuffer(data, np.uint8), 0, len(data), position, MAX_SIZE, table.fields)
+    return table[:count] if status == scan.END and count else None
 
 
 def iter_windows(records: FileRecords, buffers: WindowBuffers) -> Iterator[Window]:
@@ -30,7 +30,7 @@ def iter_windows(records: FileRecords, buffers: WindowBuffers) -> Iterator[Windo
     while position < records.size:
         data, table = buffers.take()
         have = records.read_into(position, data.data)
-        status, count, size = scan.scan_window(data, 0, have, position, MAX_SIZE, table)
+        status, count, size = scan.scan_window(data, 0, have, position, MAX_SIZE, table.fields)
         if not count:
             return
         window = Window(records.path, position, data[:size], table, count)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafkalog.errors import LogRefusal, LogStorageFailure, OffsetOutOfRange
+from kafkalog.format.entry_table import EntryTable
 from kafkalog.format.names import segment_file_name
-from kafkalog.kernels.bytes import Ints
 from kafkalog.storage.fs import Buffer
 
 from .entries import Entry
@@ -82,9 +82,11 @@ class LocalLog:
 
     # appending
 
-    def append(self, last_offset: int, data: Buffer, entries: Sequence[Entry] | None = None, fields: Ints | None = None) -> None:
-        """Append a set; `entries` are those in it, or `fields` their headers, if somebody has them already."""
-        self.segments.active.append(last_offset, data, entries, fields)
+    def append(
+        self, last_offset: int, data: Buffer, entries: Sequence[Entry] | None = None, table: EntryTable | None = None
+    ) -> None:
+        """Append a set; `entries` are those in it, or `table` their headers, if somebody has them already."""
+        self.segments.active.append(last_offset, data, entries, table)
         self.update_log_end_offset(last_offset + 1)
 
     def roll(self, expected_next_offset: int = 0) -> LogSegment:

@@ -11,9 +11,8 @@ from typing import Final, Self
 import numpy as np
 
 from kafkalog.errors import InvalidArgument, LogRefusal, SegmentOffsetOverflow
+from kafkalog.format.entry_table import EntryTable
 from kafkalog.format.names import segment_file_name
-from kafkalog.kernels import scan
-from kafkalog.kernels.bytes import Ints
 from kafkalog.segment.build import IndexBuilder
 from kafkalog.storage.fs import Buffer, Fs
 
@@ -176,26 +175,28 @@ class LogSegment:
             or not offset_index.can_append_offset(last_offset)
         )
 
-    def append(self, last_offset: int, data: Buffer, entries: Sequence[Entry] | None = None, fields: Ints | None = None) -> None:
+    def append(
+        self, last_offset: int, data: Buffer, entries: Sequence[Entry] | None = None, table: EntryTable | None = None
+    ) -> None:
         """Add whole entries, the last of which ends with `last_offset`; `entries` or their headers, if somebody has them."""
         if not data:
             return
         position = self.log.size
         self.ensure_offset_in_range(last_offset)
         self.log.append(data)
-        if (len(data) < BULK_BYTES and fields is None) or not self._index_set(data, position, fields):
+        if (len(data) < BULK_BYTES and table is None) or not self._index_set(data, position, table):
             self._index_entries(iter_entries(data) if entries is None else entries, position)
 
-    def _index_set(self, data: Buffer, position: int, fields: Ints | None) -> bool:
+    def _index_set(self, data: Buffer, position: int, table: EntryTable | None) -> bool:
         """Index what was written at `position`; False if something in it is odd, and nothing was done."""
-        if fields is None:
-            fields = scan_entries(data, position)
-            if fields is None:
+        if table is None:
+            table = scan_entries(data, position)
+            if table is None:
                 return False
         else:
-            fields = fields.copy()
-            fields[scan.POSITION] += position
-        indexed_position = self.index_in_bulk(fields, position - self._bytes_since_index_entry)
+            table = table.copy()
+            table.position += position
+        indexed_position = self.index_in_bulk(table, position - self._bytes_since_index_entry)
         if indexed_position is None:
             return False
         self._bytes_since_index_entry = self.log.size - indexed_position
@@ -215,13 +216,13 @@ class LogSegment:
         self.offset_index.append(entry.last_offset, position)
         self.append_time_index()
 
-    def index_in_bulk(self, fields: Ints, anchor: int) -> int | None:
+    def index_in_bulk(self, table: EntryTable, anchor: int) -> int | None:
         """Index entries by their headers, as one by one they would be; the position of the last one indexed.
 
         `anchor` is that position so far. None if one of them has to be refused, which is then for the caller to find.
         """
         offset_index, time_index = self.offset_index, self.time_index
-        lasts = fields[scan.LAST_OFFSET]
+        lasts = table.last_offset
         builder = IndexBuilder(self.base_offset, self.index_interval_bytes)
         builder.indexed_position = anchor
         builder.greatest_timestamp, builder.offset_of_greatest = self.max_timestamp_and_offset
@@ -229,7 +230,7 @@ class LogSegment:
         before = offset_index.last_offset if offset_index.entry_count else self.base_offset - 1
         if lasts[0] <= before or (np.diff(lasts) <= 0).any() or not offset_index.can_append_offset(int(lasts[-1])):
             return None
-        (offsets, positions), (timestamps, time_offsets) = builder.next_entries(fields)
+        (offsets, positions), (timestamps, time_offsets) = builder.next_entries(table)
         if not offset_index.has_room_for(len(offsets)) or not time_index.has_room_for(len(offsets)):
             return None
         if len(time_offsets) and time_index.entry_count and time_offsets[0] < time_index.last_entry.offset:

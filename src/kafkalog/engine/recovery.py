@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from kafkalog.errors import CorruptRecord, InvalidRecord, LogRefusal
 from kafkalog.format import batch, control
-from kafkalog.kernels import scan
-from kafkalog.kernels.bytes import Ints
+from kafkalog.format.entry_table import EntryTable
 from kafkalog.segment.decode import crc_matches
 from kafkalog.segment.windows import Window, WindowBuffers
 
@@ -74,7 +73,7 @@ class _Recovery:
         for window in iter_windows(self.segment.log, WindowBuffers()):
             if not crc_matches(window, np.arange(window.count)).all() or not _has_readable_markers(window):
                 return
-            indexed_position = self.segment.index_in_bulk(window.fields, self.indexed_position)
+            indexed_position = self.segment.index_in_bulk(window.entries, self.indexed_position)
             if indexed_position is None:
                 return
             self.indexed_position = indexed_position
@@ -82,31 +81,31 @@ class _Recovery:
             self._note_batches(window)
 
     def _note_batches(self, window: Window) -> None:
-        fields = window.fields
-        batches = np.flatnonzero(fields[scan.MAGIC] == batch.MAX_MAGIC)
+        entries = window.entries
+        batches = np.flatnonzero(entries.magic == batch.MAX_MAGIC)
         if not len(batches):
             return
-        for row in _newer_epochs(fields, batches, self.leader_epochs.latest_epoch):
-            self._note_epoch(int(fields[scan.LEADER_EPOCH, row]), int(fields[scan.BASE_OFFSET, row]))
-        for row in self._telling_rows(fields, batches):
+        for row in _newer_epochs(entries, batches, self.leader_epochs.latest_epoch):
+            self._note_epoch(int(entries.leader_epoch[row]), int(entries.base_offset[row]))
+        for row in self._telling_rows(entries, batches):
             self._note_producer(_entry(window, row))
-        self.producers.map_end_offset = int(fields[scan.LAST_OFFSET, batches[-1]]) + 1
+        self.producers.map_end_offset = int(entries.last_offset[batches[-1]]) + 1
 
-    def _telling_rows(self, fields: Ints, batches: NDArray[np.int64]) -> list[int]:
+    def _telling_rows(self, entries: EntryTable, batches: NDArray[np.int64]) -> list[int]:
         """The rows by which producers become what all of them would make of them.
 
         Of a producer without transactions only the last batches are kept, and the first tells that it is there.
         """
-        rows = batches[fields[scan.PRODUCER_ID, batches] >= 0]
+        rows = batches[entries.producer_id[batches] >= 0]
         if not len(rows):
             return []
-        producers, group = np.unique(fields[scan.PRODUCER_ID, rows], return_inverse=True)
+        producers, group = np.unique(entries.producer_id[rows], return_inverse=True)
         order = np.argsort(group, kind="stable")
         sizes = np.bincount(group)
         rank = np.empty(len(rows), np.int64)
         rank[order] = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         in_transactions = np.zeros(len(producers), np.bool_)
-        in_transactions[group[fields[scan.ATTRIBUTES, rows] & (batch.TRANSACTIONAL | batch.CONTROL) != 0]] = True
+        in_transactions[group[entries.attributes[rows] & (batch.TRANSACTIONAL | batch.CONTROL) != 0]] = True
         for number, producer_id in enumerate(producers.tolist()):
             state = self.producers.last_entry(producer_id)
             in_transactions[number] |= state is not None and state.current_txn_first_offset is not None
@@ -132,26 +131,26 @@ class _Recovery:
 
 def _has_readable_markers(window: Window) -> bool:
     """Whether every control batch of a producer ends a transaction: one that does not is where recovery ends."""
-    fields = window.fields
-    rows = np.flatnonzero((fields[scan.ATTRIBUTES] & batch.CONTROL != 0) & (fields[scan.PRODUCER_ID] >= 0))
-    if not np.isin(fields[scan.CONTROL_TYPE, rows], (control.ABORT, control.COMMIT)).all():
+    entries = window.entries
+    rows = np.flatnonzero((entries.attributes & batch.CONTROL != 0) & (entries.producer_id >= 0))
+    if not np.isin(entries.control_type[rows], (control.ABORT, control.COMMIT)).all():
         return False
     try:
         for row in rows.tolist():
             next(iter(_entry(window, row)))
     except LogRefusal:
         return False
-    return bool((fields[scan.COORDINATOR_EPOCH, rows] >= 0).all())
+    return bool((entries.coordinator_epoch[rows] >= 0).all())
 
 
 def _entry(window: Window, row: int) -> Entry:
-    position = int(window.fields[scan.POSITION, row])
+    position = int(window.entries.position[row])
     return entry_at(window.data.data, position - window.position, position)
 
 
-def _newer_epochs(fields: Ints, batches: NDArray[np.int64], latest: int | None) -> list[int]:
+def _newer_epochs(entries: EntryTable, batches: NDArray[np.int64], latest: int | None) -> list[int]:
     """The rows whose leader epoch is above all before them."""
     known = -1 if latest is None else latest
-    greatest = np.maximum.accumulate(np.maximum(fields[scan.LEADER_EPOCH, batches], known))
+    greatest = np.maximum.accumulate(np.maximum(entries.leader_epoch[batches], known))
     newer: list[int] = batches[np.diff(greatest, prepend=known) > 0].tolist()
     return newer

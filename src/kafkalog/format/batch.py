@@ -97,7 +97,14 @@ DELETE_HORIZON: Final = 0x40
 
 CODEC_NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
-# Timestamp types, with the numbers of Kafka's and Spark's own APIs.
+# What stands where there is none; see also `sequence`.
+NO_OFFSET: Final = -1
 NO_TIMESTAMP: Final = -1
+NO_PRODUCER_ID: Final = -1
+NO_PRODUCER_EPOCH: Final = -1
+NO_LEADER_EPOCH: Final = -1
+
+# Timestamp types, with the numbers of Kafka's and Spark's own APIs.
+NO_TIMESTAMP_TYPE: Final = -1
 CREATE_TIME: Final = 0
 LOG_APPEND_TIME_TYPE: Final = 1

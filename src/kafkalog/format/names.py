@@ -21,6 +21,8 @@ from typing import Final
 
 from kafkalog.errors import UsageError
 
+from .integers import MAX_INT32, MAX_INT64
+
 SEGMENT_KINDS: Final = ("log", "index", "timeindex", "txnindex", "snapshot")
 
 # Kind of a named file is its name.
@@ -41,8 +43,7 @@ OFFSET_CHECKPOINTS: Final = (RECOVERY_POINT_CHECKPOINT, REPLICATION_CHECKPOINT, 
 PARTITION_FILES: Final = (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, QUORUM_STATE)
 LOG_DIRECTORY_FILES: Final = (META_PROPERTIES, BOOTSTRAP_CHECKPOINT, *OFFSET_CHECKPOINTS, CLEAN_SHUTDOWN, LOCK)
 
-MAX_OFFSET: Final = (1 << 63) - 1
-MAX_INT32: Final = (1 << 31) - 1
+MAX_OFFSET: Final = MAX_INT64
 MAX_TOPIC_LENGTH: Final = 249
 
 _SEGMENT_FILE = re.compile(r"([0-9]{20})\.(log|index|timeindex|txnindex|snapshot)(?:\.(deleted|cleaned|swap|tmp))?")

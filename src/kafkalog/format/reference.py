@@ -20,6 +20,7 @@ import numpy as np
 from kafkalog.errors import CodecError, CorruptBatch, LimitExceeded, OutputFull, SegmentError, TornTail, UsageError
 
 from . import batch, message
+from .integers import MAX_INT32, as_int64
 from .names import MAX_OFFSET
 from .sequence import NO_SEQUENCE, increment_sequence, last_sequence
 from .varint import decode_varint, decode_varlong, encode_varint, encode_varlong
@@ -27,7 +28,7 @@ from .varint import decode_varint, decode_varlong, encode_varint, encode_varlong
 Transform = Callable[[int, bytes, int], bytes]
 Headers = tuple[tuple[bytes, bytes | None], ...]
 
-MAX_OFFSET_DELTA: Final = (1 << 31) - 1
+MAX_OFFSET_DELTA: Final = MAX_INT32
 NULL: Final = struct.pack(">i", -1)
 
 
@@ -74,7 +75,7 @@ class Entry:
     @property
     def timestamp_type(self) -> int:
         if self.magic == 0:
-            return batch.NO_TIMESTAMP
+            return batch.NO_TIMESTAMP_TYPE
         return batch.LOG_APPEND_TIME_TYPE if self.attributes & batch.LOG_APPEND_TIME else batch.CREATE_TIME
 
     @property
@@ -252,7 +253,7 @@ def _decode_record(entry: Entry, payload: bytes, position: int) -> tuple[Record,
         raise CorruptBatch("record-structure", expected=f"a record of {length} bytes", found=f"{position - start} bytes")
     assert entry.base_offset is not None
     offset = _in_offset_range(entry.base_offset + offset_delta)
-    timestamp = entry.max_timestamp if entry.timestamp_type else _as_int64(entry.base_timestamp + timestamp_delta)
+    timestamp = entry.max_timestamp if entry.timestamp_type else as_int64(entry.base_timestamp + timestamp_delta)
     sequence = increment_sequence(entry.base_sequence, offset_delta) if entry.base_sequence >= 0 else NO_SEQUENCE
     return Record(offset, timestamp, key, value, headers, entry.timestamp_type, sequence), stop
 
@@ -385,11 +386,6 @@ def _in_offset_range(offset: int) -> int:
     if not 0 <= offset <= MAX_OFFSET:
         raise CorruptBatch("offset-range", expected=f"0 to {MAX_OFFSET}", found=offset)
     return offset
-
-
-def _as_int64(value: int) -> int:
-    """`value` as Java's arithmetic would leave it."""
-    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 # Encoding

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from .integers import MAX_INT32, as_int32
+
 NO_SEQUENCE: Final = -1
-MAX_SEQUENCE: Final = (1 << 31) - 1
+MAX_SEQUENCE: Final = MAX_INT32
 
 
 def increment_sequence(sequence: int, increment: int) -> int:
@@ -14,13 +16,9 @@ def increment_sequence(sequence: int, increment: int) -> int:
     A negative increment comes only from a record that claims an offset before its batch, a negative sequence from damage; the
     number is then the meaningless one that Kafka's 32-bit arithmetic arrives at.
     """
-    if sequence > _as_int32(MAX_SEQUENCE - increment):
-        return _as_int32(increment - (MAX_SEQUENCE - sequence) - 1)
-    return _as_int32(sequence + increment)
-
-
-def _as_int32(value: int) -> int:
-    return (value + (1 << 31)) % (1 << 32) - (1 << 31)
+    if sequence > as_int32(MAX_SEQUENCE - increment):
+        return as_int32(increment - (MAX_SEQUENCE - sequence) - 1)
+    return as_int32(sequence + increment)
 
 
 def decrement_sequence(sequence: int, decrement: int) -> int:

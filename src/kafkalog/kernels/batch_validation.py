@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from kafkalog.format import integers
+from kafkalog.format.batch import NO_TIMESTAMP
+
 from ._jit import kernel
 from .bytes import Bytes, Int, Ints, load_varint, load_varlong
 
@@ -11,8 +14,7 @@ from .bytes import Bytes, Int, Ints, load_varint, load_varlong
 OLDEST, NEWEST, NULL_KEYS, IN_ORDER = range(4)
 FACT_COUNT = 4
 
-NO_TIMESTAMP = -1
-MAX_INT64 = np.int64(0x7FFFFFFFFFFFFFFF)
+MAX_INT64 = np.int64(integers.MAX_INT64)
 
 
 @kernel

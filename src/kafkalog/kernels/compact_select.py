@@ -13,6 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kafkalog.format import batch
+from kafkalog.format.entry_table import ATTRIBUTES, BASE_TIMESTAMP, LAST_OFFSET, POSITION, RECORD_COUNT
+from kafkalog.format.entry_table import SIZE as ENTRY_SIZE
+from kafkalog.format.integers import MAX_INT32
 
 from ._jit import inline, kernel, wrapping
 from .bytes import Bytes, Int, Ints
@@ -47,8 +50,6 @@ from .decode_batches import find_headers, origin, record_front, sized_bytes
 from .decompress import decompress
 from .layout import ENTRY, OK, START, STOP
 from .offset_map import LATEST_OFFSET, SIZE, Words, find, hash_of, store
-from .scan import ATTRIBUTES, BASE_TIMESTAMP, COUNT, LAST_OFFSET, POSITION
-from .scan import SIZE as ENTRY_SIZE
 
 # More reasons to stop before the last entry. DECOMPRESS: a payload is for `codecs`. FULL: the map has no room, or the
 # output has more than it should.
@@ -65,7 +66,7 @@ NOW, NEW_HORIZON, ROOM, START_OFFSET, MAX_SIZE = range(5)
 RULE_FIELDS = 5
 
 NOT_READY = -1
-NO_LIMIT = np.int64(0x7FFFFFFF)
+NO_LIMIT = np.int64(MAX_INT32)
 
 
 class Buffers(NamedTuple):
@@ -84,7 +85,7 @@ class Buffers(NamedTuple):
 @inline
 def _parse(data: Bytes, start: Int, stop: Int, fields: Ints, entry: Int, first: Int, records: Ints) -> Int:
     """Fill the record table from row `first` on with the records in data[start:stop]; a status."""
-    count = fields[COUNT, entry]
+    count = fields[RECORD_COUNT, entry]
     if count < 0 or count > (stop - start) // batch.MIN_RECORD_SIZE:
         return LEFT
     if first + count > records.shape[1]:
@@ -199,7 +200,7 @@ def map_batches(
     start_offset, max_size = rules[START_OFFSET], rules[MAX_SIZE]
     rows = np.int64(0)  # that wait
     for entry in range(first, decisions.shape[0]):
-        decision, count, last_offset = decisions[entry], fields[COUNT, entry], fields[LAST_OFFSET, entry]
+        decision, count, last_offset = decisions[entry], fields[RECORD_COUNT, entry], fields[LAST_OFFSET, entry]
         may_wait = decision == MAP_RECORDS and last_offset >= start_offset and counts[SIZE] + rows + count <= max_size
         if rows and (not may_wait or rows + count > records.shape[1]):
             rows = _store_waiting(rows, rules, records, hashes, table, counts, totals, fields[LAST_OFFSET, entry - 1])
@@ -283,7 +284,7 @@ def _choose(
     totals: Ints,
 ) -> Int:
     """How many records stay of a batch that was parsed; INVALID_HERE is set to those without a key."""
-    count = fields[COUNT, entry]
+    count = fields[RECORD_COUNT, entry]
     totals[INVALID_HERE] = 0
     if decision & DISCARD_RECORDS:
         _keep_all(count, records, 0)
@@ -301,7 +302,7 @@ def _horizon(fields: Ints, entry: Int, decision: Int, new_horizon: Int, records:
     """(whether the batch gets a delete horizon now, the one that it then has or -1)."""
     if fields[ATTRIBUTES, entry] & batch.DELETE_HORIZON:
         return False, fields[BASE_TIMESTAMP, entry]
-    if decision & ENDS_NOTHING or _has_kept_delete(fields[COUNT, entry], records):
+    if decision & ENDS_NOTHING or _has_kept_delete(fields[RECORD_COUNT, entry], records):
         return True, new_horizon
     return False, NO_TIMESTAMP
 
@@ -336,7 +337,7 @@ def filter_batches(
             return LEFT, entry, NO_TIMESTAMP
         status, horizon = ALL, NO_TIMESTAMP
         if decision != DELETE:
-            count, kept = fields[COUNT, entry], np.int64(0)
+            count, kept = fields[RECORD_COUNT, entry], np.int64(0)
             totals[INVALID_HERE] = 0
             if count != 0:
                 status, start, stop = _locate(data, fields, entry, position, ready, arena, place, tools)

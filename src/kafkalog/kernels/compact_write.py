@@ -11,6 +11,19 @@ from typing import Any
 import numpy as np
 
 from kafkalog.format import batch
+from kafkalog.format.entry_table import (
+    ATTRIBUTES,
+    BASE_OFFSET,
+    BASE_SEQUENCE,
+    LAST_OFFSET,
+    LEADER_EPOCH,
+    MAX_TIMESTAMP,
+    POSITION,
+    PRODUCER_EPOCH,
+    PRODUCER_ID,
+    RECORD_COUNT,
+)
+from kafkalog.format.entry_table import SIZE as ENTRY_SIZE
 
 from ._jit import call_crc32c, copy_bytes, inline, kernel
 from .bytes import Bytes, Int, Ints
@@ -20,19 +33,6 @@ from .decompress import LZ4
 from .encode_messages import size_of_varint, store_int, store_varint
 from .layout import CRC32C_FUNCTION
 from .lz4 import compress_frame, frame_room
-from .scan import (
-    ATTRIBUTES,
-    BASE_OFFSET,
-    BASE_SEQUENCE,
-    COUNT,
-    LAST_OFFSET,
-    LEADER_EPOCH,
-    MAX_TIMESTAMP,
-    POSITION,
-    PRODUCER_EPOCH,
-    PRODUCER_ID,
-)
-from .scan import SIZE as ENTRY_SIZE
 
 # How it went. LEFT: the batch is for the plain path. COMPRESS: its records are for `codecs`. NO_ROOM: in the buffers.
 ALL, LEFT, COMPRESS, NO_ROOM = range(4)
@@ -58,7 +58,7 @@ RECORD_FIELDS = 11
 ) = range(11)
 TOTAL_FIELDS = 11
 
-NO_TIMESTAMP = np.int64(-1)
+NO_TIMESTAMP = np.int64(batch.NO_TIMESTAMP)
 # What a record may grow by: a timestamp delta of ten bytes instead of one, and the length for it.
 MOST_GROWTH = 10
 KEPT_ATTRIBUTES = batch.LOG_APPEND_TIME | batch.TRANSACTIONAL | batch.CONTROL
@@ -221,7 +221,7 @@ def finish_batch(
         base_timestamp = horizon
     max_timestamp = fields[MAX_TIMESTAMP, entry] if attributes & batch.LOG_APPEND_TIME else totals[LAST_TIME]
     _write_header(fields, entry, kept_attributes, base_timestamp, max_timestamp, totals[KEPT], crc, output, start, stop)
-    _note_kept(totals, totals[KEPT], _last_kept_offset(fields[COUNT, entry], records), stop)
+    _note_kept(totals, totals[KEPT], _last_kept_offset(fields[RECORD_COUNT, entry], records), stop)
 
 
 @kernel
@@ -238,7 +238,7 @@ def rewrite_batch(
     totals: Ints,
 ) -> Int:
     """Write the kept records of the batch as a new one; a status. With COMPRESS they are in `raw`, RAW bytes of them."""
-    count = fields[COUNT, entry]
+    count = fields[RECORD_COUNT, entry]
     if not _is_sound(fields, entry) or not _measure(count, records, totals):
         return LEFT
     base_offset = fields[BASE_OFFSET, entry]

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog.format import batch
+from kafkalog.format.entry_table import CRC, POSITION, SIZE
 
 from ._jit import call_crc32c, inline, kernel
-from .scan import CRC, POSITION, SIZE
 
 CRC32_POLYNOMIAL = 0xEDB88320
 CRC32C_POLYNOMIAL = 0x82F63B78

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from kafkalog.format import batch
+from kafkalog.format.entry_table import ATTRIBUTES, BASE_OFFSET, LAST_OFFSET, MAGIC, POSITION, RECORD_COUNT, SIZE
 
 from ._jit import inline, kernel
 from .bytes import Bytes, Int, Ints
@@ -36,7 +37,6 @@ from .layout import (
     Columns,
     HeaderColumns,
 )
-from .scan import ATTRIBUTES, BASE_OFFSET, COUNT, LAST_OFFSET, MAGIC, POSITION, SIZE
 
 
 @kernel
@@ -46,7 +46,7 @@ def lay_out(fields: Ints, entries: Ints, position: Int, payloads: Ints) -> None:
         entry = entries[number]
         start = fields[POSITION, entry] - position
         # Of a batch without records Kafka reads the header only, whatever codec it names.
-        compressed = fields[ATTRIBUTES, entry] & batch.CODEC_MASK != 0 and fields[COUNT, entry] != 0
+        compressed = fields[ATTRIBUTES, entry] & batch.CODEC_MASK != 0 and fields[RECORD_COUNT, entry] != 0
         payloads[ENTRY, number] = entry
         payloads[STATE, number] = COMPRESSED if compressed else PLAIN
         payloads[START, number] = start + (batch.HEADER_SIZE if fields[MAGIC, entry] == 2 else 0)
@@ -65,7 +65,7 @@ def expect(fields: Ints, payloads: Ints, first: Int) -> tuple[Int, Int, Int]:
         total += size
         greatest = max(greatest, size)
         if fields[MAGIC, entry] == 2:
-            records += max(fields[COUNT, entry], 0)
+            records += max(fields[RECORD_COUNT, entry], 0)
         else:
             records += size // MIN_INNER_ENTRY if payloads[STATE, number] != PLAIN else 1
     return total, greatest, records

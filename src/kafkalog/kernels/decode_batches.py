@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from kafkalog.format import batch
+from kafkalog.format.entry_table import ATTRIBUTES, BASE_OFFSET, BASE_TIMESTAMP, LAST_OFFSET, MAX_TIMESTAMP, RECORD_COUNT
 
 from ._jit import copy_bytes, inline, kernel
 from .bytes import Bytes, Int, Ints, load_varint
@@ -42,7 +43,6 @@ from .layout import (
     has_header_room,
     has_room,
 )
-from .scan import ATTRIBUTES, BASE_OFFSET, BASE_TIMESTAMP, COUNT, LAST_OFFSET, MAX_TIMESTAMP
 
 MAX_VARINT, MAX_VARLONG = 5, 10  # bytes
 SHORT_FRONT = 7  # a length, attributes, two deltas, of two bytes each at most
@@ -238,7 +238,7 @@ def decode_batch(
     headers: HeaderColumns,
 ) -> tuple[Int, Int]:
     """(status, row after the last one kept) of a v2 batch whose records lie in data[start:stop]."""
-    count = fields[COUNT, entry]
+    count = fields[RECORD_COUNT, entry]
     if count == 0:
         return OK, row
     offsets_there = fields[LAST_OFFSET, entry] - fields[BASE_OFFSET, entry] + 1
@@ -275,7 +275,7 @@ def _decode_records(
     at, end, here = np.uint64(start), np.uint64(stop), np.uint64(row)
     header_start, header_count = np.uint64(0), np.int64(0)
     key_bytes, value_bytes = np.int64(key_offsets[row]), np.int64(value_offsets[row])
-    for _ in range(fields[COUNT, entry]):
+    for _ in range(fields[RECORD_COUNT, entry]):
         if at == end:
             return BAD_COUNT, row
         status, at, record_stop, timestamp_delta, offset_delta = record_front(data, at, end, record_limit)
@@ -344,7 +344,7 @@ def _decode_positions(
     first_wanted, last_wanted, first_time, last_time = wanted_range(bounds)
     record_limit, headers_limit = bounds[RECORD_LIMIT], bounds[HEADERS_LIMIT]
     at, end, here = np.uint64(start), np.uint64(stop), np.uint64(row)
-    for _ in range(fields[COUNT, entry]):
+    for _ in range(fields[RECORD_COUNT, entry]):
         if at == end:
             return BAD_COUNT, row
         status, at, record_stop, timestamp_delta, offset_delta = record_front(data, at, end, record_limit)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from kafkalog.format import batch, message
+from kafkalog.format.entry_table import ATTRIBUTES, BASE_OFFSET, BASE_TIMESTAMP, MAGIC
 
 from ._jit import copy_bytes, inline, kernel
 from .bytes import Bytes, Int, Ints, load_int32, load_int64
@@ -39,7 +40,6 @@ from .layout import (
     Offsets32,
     has_room,
 )
-from .scan import ATTRIBUTES, BASE_OFFSET, BASE_TIMESTAMP, MAGIC
 
 MIN_INNER_ENTRY = batch.LOG_OVERHEAD + message.OVERHEAD_V0
 INNER_CODEC_MASK = batch.CODEC_MASK

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from kafkalog.format import batch
+from kafkalog.format.entry_table import ATTRIBUTES, MAGIC
 
 from ._jit import call_lz4, call_zstd, copy_bytes, inline
 from .bytes import Bytes, Int, Ints
 from .decode_messages import message_parts
 from .layout import ENTRY, LZ4_FUNCTION, OK, PAYLOAD_LIMIT, START, STOP, ZSTD_CONTEXT, ZSTD_FUNCTION
-from .scan import ATTRIBUTES, MAGIC
 
 UNKNOWN = -1  # a payload for `codecs`
 LZ4, ZSTD = 3, 4

@@ -12,17 +12,11 @@ from typing import Any
 import numpy as np
 
 from kafkalog.format import batch, control, message
-from kafkalog.format.sequence import MAX_SEQUENCE, NO_SEQUENCE
-
-from ._jit import inline, kernel
-from .bytes import Bytes, Int, Ints, load_int16, load_int32, load_uint32
-from .layout import ENTRY, FIRST_ROW, START, Columns, HeaderColumns, Offsets32
-from .scan import (
+from kafkalog.format.entry_table import (
     ATTRIBUTES,
     BASE_OFFSET,
     BASE_SEQUENCE,
     BASE_TIMESTAMP,
-    COUNT,
     CRC,
     LAST_OFFSET,
     LEADER_EPOCH,
@@ -31,8 +25,14 @@ from .scan import (
     POSITION,
     PRODUCER_EPOCH,
     PRODUCER_ID,
+    RECORD_COUNT,
     SIZE,
 )
+from kafkalog.format.sequence import MAX_SEQUENCE, NO_SEQUENCE
+
+from ._jit import inline, kernel
+from .bytes import Bytes, Int, Ints, load_int16, load_int32, load_uint32
+from .layout import ENTRY, FIRST_ROW, START, Columns, HeaderColumns, Offsets32
 from .text import find_character, put_byte, put_integer, put_word, word_table
 
 # Why `write_lines` stopped.
@@ -191,7 +191,7 @@ def _put_batch_line(out: Bytes, at: Int, words: Bytes, starts: Ints, fields: Int
             last_sequence = _sequence(base_sequence, fields[LAST_OFFSET, entry] - base_offset)
         at = _put_field(out, at, words, starts, BASE_OFFSET_WORD, base_offset)
         at = _put_field(out, at, words, starts, LAST_OFFSET_WORD, fields[LAST_OFFSET, entry])
-        at = _put_field(out, at, words, starts, COUNT_WORD, fields[COUNT, entry])
+        at = _put_field(out, at, words, starts, COUNT_WORD, fields[RECORD_COUNT, entry])
         at = _put_field(out, at, words, starts, BASE_SEQUENCE_WORD, base_sequence)
         at = _put_field(out, at, words, starts, LAST_SEQUENCE_WORD, last_sequence)
         at = _put_field(out, at, words, starts, PRODUCER_ID_WORD, fields[PRODUCER_ID, entry])

@@ -11,6 +11,25 @@ from typing import Any
 import numpy as np
 
 from kafkalog.format import batch
+from kafkalog.format.entry_table import (
+    ATTRIBUTES,
+    BASE_OFFSET,
+    BASE_SEQUENCE,
+    BASE_TIMESTAMP,
+    CONTROL_TYPE,
+    COORDINATOR_EPOCH,
+    CRC,
+    LAST_OFFSET,
+    LEADER_EPOCH,
+    MAGIC,
+    MAX_TIMESTAMP,
+    POSITION,
+    PRODUCER_EPOCH,
+    PRODUCER_ID,
+    RECORD_COUNT,
+    SIZE,
+    UNKNOWN_CONTROL,
+)
 from kafkalog.format.sequence import MAX_SEQUENCE, NO_SEQUENCE
 
 from ._jit import JIT_OFF, call_crc32c, copy_ahead, copy_bytes, inline, kernel
@@ -33,25 +52,6 @@ from .encode_messages import (
 )
 from .lz4 import BLOCK_BOUND, SIZE_FIELD, compress_frame
 from .native import NOT_FOUND
-from .scan import (
-    ATTRIBUTES,
-    BASE_OFFSET,
-    BASE_SEQUENCE,
-    BASE_TIMESTAMP,
-    CONTROL_TYPE,
-    COORDINATOR_EPOCH,
-    COUNT,
-    CRC,
-    LAST_OFFSET,
-    LEADER_EPOCH,
-    MAGIC,
-    MAX_TIMESTAMP,
-    POSITION,
-    PRODUCER_EPOCH,
-    PRODUCER_ID,
-    SIZE,
-    UNKNOWN_CONTROL,
-)
 
 # What a call may come back with beside what is wrong with a row: no room for the batch of that row, in `target` or `fields`.
 NO_ROOM = TOO_LARGE + 1
@@ -168,7 +168,7 @@ def _finish_batch(
     fields[MAGIC, number] = 2
     fields[LAST_OFFSET, number] = last_offset
     fields[ATTRIBUTES, number] = settings[WITH_ATTRIBUTES]
-    fields[COUNT, number] = count
+    fields[RECORD_COUNT, number] = count
     fields[PRODUCER_ID, number] = settings[WITH_PRODUCER_ID]
     fields[PRODUCER_EPOCH, number] = settings[WITH_PRODUCER_EPOCH]
     fields[BASE_SEQUENCE, number] = sequence

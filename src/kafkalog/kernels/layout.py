@@ -7,6 +7,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkalog.format.integers import MAX_INT64
+
 from ._jit import inline
 from .bytes import Bytes, Int, Ints
 
@@ -63,7 +65,7 @@ REASON_OF = (
 LEAST_HEADER = 2  # bytes: one without key and value
 # Bytes of a record before and between its contents; without the number of headers, which is not always looked at.
 LEAST_FRONT = 6
-LAST_INT64 = np.int64(0x7FFFFFFFFFFFFFFF)
+LAST_INT64 = np.int64(MAX_INT64)
 
 Offsets32 = NDArray[np.int32]
 Scalar = TypeVar("Scalar", bound=np.generic)

@@ -1,4 +1,4 @@
-"""Find the entries of a log and read their headers into a table of integers, one column per entry.
+"""Find the entries of a log and read their headers into the array of an `EntryTable`.
 
 Two walks share `_read_header`: `scan_window` over whole entries in memory, and `scan_file`, which reads only the headers of a
 local file and steps over everything else. Both stop, and say why, at the first entry that cannot be followed.
@@ -11,38 +11,39 @@ import os
 import numpy as np
 
 from kafkalog.format import batch, message
+from kafkalog.format.batch import NO_LEADER_EPOCH
+from kafkalog.format.entry_front import FRONT_SIZE
+from kafkalog.format.entry_table import (
+    ATTRIBUTES,
+    BASE_OFFSET,
+    BASE_SEQUENCE,
+    BASE_TIMESTAMP,
+    CONTROL_COUNT,
+    CONTROL_TYPE,
+    COORDINATOR_EPOCH,
+    CRC,
+    FIRST_BASE,
+    FIRST_EPOCH,
+    GREATEST_EPOCH,
+    GREATEST_LAST,
+    IN_ORDER,
+    LAST_OFFSET,
+    LEADER_EPOCH,
+    LEGACY_COUNT,
+    MAGIC,
+    MAX_TIMESTAMP,
+    POSITION,
+    PRODUCER_EPOCH,
+    PRODUCER_ID,
+    RECORD_COUNT,
+    SIZE,
+    TOTAL_SIZE,
+    UNKNOWN_CONTROL,
+    WRAPPER_COUNT,
+)
 
 from ._jit import JIT_OFF, external_pread, inline, kernel
 from .bytes import Bytes, Int, Ints, load_int16, load_int32, load_int64, load_uint32, load_varint, load_varlong
-
-# Rows of the entry table. For v0/v1, BASE_OFFSET is the offset field (so the *last* offset of a wrapper), BASE_TIMESTAMP and
-# MAX_TIMESTAMP are the message's own timestamp.
-(
-    POSITION,
-    SIZE,
-    MAGIC,
-    BASE_OFFSET,
-    LAST_OFFSET,
-    ATTRIBUTES,
-    CRC,
-    BASE_TIMESTAMP,
-    MAX_TIMESTAMP,
-    COUNT,
-    PRODUCER_ID,
-    PRODUCER_EPOCH,
-    BASE_SEQUENCE,
-    LEADER_EPOCH,
-    CONTROL_TYPE,
-    COORDINATOR_EPOCH,
-) = range(16)
-FIELD_COUNT = 16
-
-# What `survey` says of a whole table.
-(IN_ORDER, LEGACY_COUNT, WRAPPER_COUNT, CONTROL_COUNT, FIRST_BASE, GREATEST_LAST, FIRST_EPOCH, GREATEST_EPOCH, TOTAL_SIZE) = (
-    range(9)
-)
-FACT_COUNT = 9
-NO_EPOCH = -1
 
 # Why a walk stopped.
 END = 0  # exactly at `stop`
@@ -54,11 +55,9 @@ ZEROS = 5
 TOO_LARGE = 6
 READ_FAILED = 7
 
-UNKNOWN_CONTROL = -1
 MAX_HEADER = batch.HEADER_SIZE
 CONTROL_PEEK = 128  # a transaction marker is 78 bytes, up to 81 with a delete horizon
 HEADER_REACH = 256  # what is read of an entry when the one before it was larger than a chunk: less costs as much
-FRONT = 17  # offset, length, crc or epoch, magic
 
 
 @inline
@@ -96,7 +95,7 @@ def _read_batch(data: Bytes, at: Int, available: Int, fields: Ints, row: Int) ->
     fields[CRC, row] = load_uint32(data, at + batch.CRC_POSITION)
     fields[BASE_TIMESTAMP, row] = load_int64(data, at + batch.BASE_TIMESTAMP_POSITION)
     fields[MAX_TIMESTAMP, row] = load_int64(data, at + batch.MAX_TIMESTAMP_POSITION)
-    fields[COUNT, row] = count
+    fields[RECORD_COUNT, row] = count
     fields[PRODUCER_ID, row] = load_int64(data, at + batch.PRODUCER_ID_POSITION)
     fields[PRODUCER_EPOCH, row] = load_int16(data, at + batch.PRODUCER_EPOCH_POSITION)
     fields[BASE_SEQUENCE, row] = load_int32(data, at + batch.BASE_SEQUENCE_POSITION)
@@ -118,7 +117,7 @@ def _read_message(data: Bytes, at: Int, magic: Int, fields: Ints, row: Int) -> N
     fields[CRC, row] = load_uint32(data, at + message.CRC_POSITION)
     fields[BASE_TIMESTAMP, row] = timestamp
     fields[MAX_TIMESTAMP, row] = timestamp
-    fields[COUNT, row] = -1
+    fields[RECORD_COUNT, row] = -1
     fields[PRODUCER_ID, row] = -1
     fields[PRODUCER_EPOCH, row] = -1
     fields[BASE_SEQUENCE, row] = -1
@@ -130,7 +129,7 @@ def _read_message(data: Bytes, at: Int, magic: Int, fields: Ints, row: Int) -> N
 @inline
 def _check_front(data: Bytes, at: Int, limit: Int) -> tuple[Int, Int, Int]:
     """(status, whole size, magic) from the 17 bytes that all formats share; END means plausible."""
-    length = load_int32(data, at + 8)
+    length = load_int32(data, at + batch.BATCH_LENGTH_POSITION)
     magic = np.int64(data[at + batch.MAGIC_POSITION])
     if length == 0 and magic == 0 and load_int64(data, at) == 0:
         return ZEROS, 0, 0
@@ -166,7 +165,7 @@ def scan_window(data: Bytes, start: Int, stop: Int, position: Int, limit: Int, f
     row = 0
     at = start
     while at < stop:
-        if stop - at < FRONT:
+        if stop - at < FRONT_SIZE:
             return NEED_BYTES, row, at
         status, size, magic = _check_front(data, at, limit)
         if status != END:
@@ -191,8 +190,8 @@ def survey(fields: Ints, count: Int, facts: Ints) -> None:
     facts[:] = 0
     in_order = True
     before = np.int64(-1)
-    epoch = np.int64(NO_EPOCH)
-    first_epoch = np.int64(NO_EPOCH)
+    epoch = np.int64(NO_LEADER_EPOCH)
+    first_epoch = np.int64(NO_LEADER_EPOCH)
     for row in range(count):
         attributes = fields[ATTRIBUTES, row]
         base, last, leader_epoch = fields[BASE_OFFSET, row], fields[LAST_OFFSET, row], fields[LEADER_EPOCH, row]
@@ -202,11 +201,11 @@ def survey(fields: Ints, count: Int, facts: Ints) -> None:
                 facts[WRAPPER_COUNT] += 1
         elif attributes & batch.CONTROL:
             facts[CONTROL_COUNT] += 1
-        if base <= before or last < base or leader_epoch < NO_EPOCH or NO_EPOCH < leader_epoch < epoch:
+        if base <= before or last < base or leader_epoch < NO_LEADER_EPOCH or NO_LEADER_EPOCH < leader_epoch < epoch:
             in_order = False
         before = last
-        if leader_epoch > NO_EPOCH:
-            first_epoch = leader_epoch if first_epoch == NO_EPOCH else first_epoch
+        if leader_epoch > NO_LEADER_EPOCH:
+            first_epoch = leader_epoch if first_epoch == NO_LEADER_EPOCH else first_epoch
             epoch = max(epoch, leader_epoch)
         facts[GREATEST_LAST] = max(facts[GREATEST_LAST], last)
         facts[TOTAL_SIZE] += fields[SIZE, row]
@@ -228,7 +227,7 @@ def scan_headers(chunk: Bytes, position: Int, stop: Int, limit: Int, fields: Int
     at = 0
     while position + at < stop:
         needed = min(CONTROL_PEEK, stop - position - at)
-        if have - at < needed or have - at < FRONT:
+        if have - at < needed or have - at < FRONT_SIZE:
             return NEED_BYTES, row, at
         status, size, magic = _check_front(chunk, at, limit)
         if status != END:
@@ -291,7 +290,7 @@ def scan_file(descriptor: Int, start: Int, stop: Int, limit: Int, chunk: Bytes, 
                 return READ_FAILED, row, position
             chunk_position = position
             at = 0
-        if have - at < FRONT:
+        if have - at < FRONT_SIZE:
             return NEED_BYTES, row, position
         status, size, magic = _check_front(chunk, at, limit)
         if status != END:

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkalog.errors import SegmentError, StorageError, TornTail
-from kafkalog.kernels import scan
-from kafkalog.kernels.bytes import Ints
+from kafkalog.format.entry_table import EntryTable
 from kafkalog.segment.decode import RecordDecoder, RecordRange, crc_error, crc_matches
 from kafkalog.segment.salvage import SalvageWalk
 from kafkalog.segment.windows import SegmentWalk, Window, WindowBuffers
@@ -28,14 +27,14 @@ class BatchHeaders:
 
     partition: Partition
     file: str
-    fields: Ints
+    entries: EntryTable
     base_offsets: NDArray[np.int64]
     crc_valid: NDArray[np.bool_] | None = None
 
     def rows(self, kept: NDArray[np.bool_]) -> BatchHeaders:
         """Some of the entries."""
         valid = self.crc_valid[kept] if self.crc_valid is not None else None
-        return BatchHeaders(self.partition, self.file, self.fields[:, kept], self.base_offsets[kept], valid)
+        return BatchHeaders(self.partition, self.file, self.entries[kept], self.base_offsets[kept], valid)
 
 
 def read_batches(partitions: Iterable[Partition], options: ReadOptions, report: ReadReport) -> Iterator[BatchHeaders]:
@@ -66,9 +65,9 @@ class _PartitionBatches:
                 with open_log(self.partition, segment, self.options, self.report) as source:
                     for found in self._read_segment(segment, source):
                         kept = self._within(found)
-                        self.report.kept_batches += kept.fields.shape[1]
-                        self.report.kept_bytes += int(kept.fields[scan.SIZE].sum())
-                        if kept.fields.shape[1]:
+                        self.report.kept_batches += len(kept.entries)
+                        self.report.kept_bytes += int(kept.entries.size.sum())
+                        if len(kept.entries):
                             yield kept
             except StorageError as error:
                 if self.strict:
@@ -87,15 +86,15 @@ class _PartitionBatches:
                 yield self._without_damage(found, window, segment, source) if self.check_crcs else found
                 buffers.give_back(window)
         else:
-            for fields in walk.headers():
-                yield BatchHeaders(self.partition, source.path, fields, self._bases(source, fields))
+            for entries in walk.headers():
+                yield BatchHeaders(self.partition, source.path, entries, self._bases(source, entries))
         if walk.problem is not None:
             self._handle(segment, explain_end(segment, source, walk.problem, self.options.limits))
 
     def _with_crc(self, window: Window) -> BatchHeaders:
         valid = crc_matches(window, np.arange(window.count))
-        fields = window.fields.copy()
-        return BatchHeaders(self.partition, window.file, fields, self._decoded_bases(window, header_bases(fields)), valid)
+        entries = window.entries.copy()
+        return BatchHeaders(self.partition, window.file, entries, self._decoded_bases(window, header_bases(entries)), valid)
 
     def _without_damage(self, found: BatchHeaders, window: Window, segment: Segment, source: ByteSource) -> BatchHeaders:
         """The same if every checksum of the range fits; raises the first damage. A torn last entry is left out."""
@@ -111,21 +110,21 @@ class _PartitionBatches:
         buffers = WindowBuffers()
         for salvaged in SalvageWalk(source, start, stop, self.options.limits, placement).windows(buffers):
             if salvaged.window is not None:
-                fields = np.ascontiguousarray(salvaged.window.fields[:, salvaged.entries])
-                bases = self._decoded_bases(salvaged.window, header_bases(salvaged.window.fields))[salvaged.entries]
-                yield BatchHeaders(self.partition, source.path, fields, bases, np.ones(fields.shape[1], np.bool_))
+                entries = salvaged.window.entries[salvaged.entries]
+                bases = self._decoded_bases(salvaged.window, header_bases(salvaged.window.entries))[salvaged.entries]
+                yield BatchHeaders(self.partition, source.path, entries, bases, np.ones(len(entries), np.bool_))
                 buffers.give_back(salvaged.window)
             for problem in salvaged.problems:
                 self._handle(segment, problem)
 
-    def _bases(self, source: ByteSource, fields: Ints) -> NDArray[np.int64]:
+    def _bases(self, source: ByteSource, entries: EntryTable) -> NDArray[np.int64]:
         """First offsets; those of compressed v0/v1 sets are read from the sets themselves, if the column is wanted."""
-        bases = header_bases(fields)
+        bases = header_bases(entries)
         if self.want_bases:
             for row in np.flatnonzero(bases < 0).tolist():
-                position, size = int(fields[scan.POSITION, row]), int(fields[scan.SIZE, row])
+                position, size = int(entries.position[row]), int(entries.size[row])
                 data = np.frombuffer(source.read(position, size), np.uint8)
-                window = Window(source.path, position, data, np.ascontiguousarray(fields[:, row : row + 1]), 1)
+                window = Window(source.path, position, data, entries.only(row), 1)
                 bases[row] = self._decoded_bases(window, bases[row : row + 1])[0]
         return bases
 
@@ -145,7 +144,7 @@ class _PartitionBatches:
 
     def _rows_within(self, found: BatchHeaders) -> NDArray[np.bool_]:
         wanted = self.options.record_range
-        last = found.fields[scan.LAST_OFFSET]
+        last = found.entries.last_offset
         first = np.where(found.base_offsets < 0, last, found.base_offsets)
         rows: NDArray[np.bool_] = (last >= wanted.start_offset) & (first <= wanted.last_offset)
         return rows

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from kafkalog.errors import Limits
-from kafkalog.kernels import scan
 
 from .headers import iter_headers
 from .partition import Partition
@@ -20,12 +19,12 @@ def replay_epochs(partition: Partition, limits: Limits, unread: ReadReport | Non
         start.epoch: {"leader_epoch": start.epoch, "start_offset": start.start_offset, "batch_count": 0}
         for start in partition.epochs
     }
-    for _, fields in iter_headers(partition, limits, unread):
-        epochs = fields[scan.LEADER_EPOCH]
-        for epoch in np.unique(epochs[fields[scan.MAGIC] == 2]).tolist():
+    for _, entries in iter_headers(partition, limits, unread):
+        epochs = entries.leader_epoch
+        for epoch in np.unique(epochs[entries.magic == 2]).tolist():
             of_epoch = epochs == epoch
             row = rows.setdefault(epoch, {"leader_epoch": epoch, "batch_count": 0})
-            row.setdefault("first_offset", int(fields[scan.BASE_OFFSET, of_epoch].min()))
-            row["last_offset"] = int(fields[scan.LAST_OFFSET, of_epoch].max())
+            row.setdefault("first_offset", int(entries.base_offset[of_epoch].min()))
+            row["last_offset"] = int(entries.last_offset[of_epoch].max())
             row["batch_count"] += int(of_epoch.sum())
     return [rows[epoch] for epoch in sorted(rows)]

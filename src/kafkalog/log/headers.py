@@ -9,9 +9,8 @@ from crc32c import crc32c
 
 from kafkalog.errors import Limits, StorageError
 from kafkalog.format import batch
+from kafkalog.format.entry_table import EntryTable
 from kafkalog.format.names import MAX_OFFSET
-from kafkalog.kernels import scan
-from kafkalog.kernels.bytes import Ints
 from kafkalog.segment.seek import seek_position
 from kafkalog.segment.windows import SegmentWalk
 from kafkalog.storage.store import ByteSource
@@ -21,7 +20,9 @@ from .report import ReadReport
 from .transactions import TransactionReplay
 
 
-def iter_headers(partition: Partition, limits: Limits, unread: ReadReport | None = None) -> Iterator[tuple[ByteSource, Ints]]:
+def iter_headers(
+    partition: Partition, limits: Limits, unread: ReadReport | None = None
+) -> Iterator[tuple[ByteSource, EntryTable]]:
     """Tables of headers of every segment, as far as each can be followed, with the open file.
 
     A file that cannot be read is an error, or with `unread` noted there and passed over.
@@ -29,8 +30,8 @@ def iter_headers(partition: Partition, limits: Limits, unread: ReadReport | None
     for segment in partition.segments:
         try:
             with partition.open_log(segment) as source:
-                for fields in SegmentWalk(source, 0, source.size, limits).headers():
-                    yield source, fields
+                for entries in SegmentWalk(source, 0, source.size, limits).headers():
+                    yield source, entries
         except StorageError as error:
             if unread is None:
                 raise
@@ -40,19 +41,18 @@ def iter_headers(partition: Partition, limits: Limits, unread: ReadReport | None
 def replay_transactions(partition: Partition, limits: Limits, unread: ReadReport | None = None) -> TransactionReplay:
     """All transactions of the partition. A marker whose checksum does not fit is none: its transaction stays open."""
     headers = iter_headers(partition, limits, unread)
-    return TransactionReplay().replay(without_damaged_markers(source, fields) for source, fields in headers)
+    return TransactionReplay().replay(without_damaged_markers(source, entries) for source, entries in headers)
 
 
-def without_damaged_markers(source: ByteSource, fields: Ints) -> Ints:
+def without_damaged_markers(source: ByteSource, entries: EntryTable) -> EntryTable:
     """The headers but for markers whose checksum does not fit."""
-    markers = np.flatnonzero((fields[scan.ATTRIBUTES] & batch.CONTROL != 0) & (fields[scan.MAGIC] == 2))
-    positions, sizes, stored = fields[:, markers][[scan.POSITION, scan.SIZE, scan.CRC]].tolist()
+    markers = np.flatnonzero((entries.attributes & batch.CONTROL != 0) & (entries.magic == 2))
     damaged = [
         row
-        for row, position, size, crc in zip(markers.tolist(), positions, sizes, stored, strict=True)
-        if crc32c(source.read(position + batch.CRC_START, size - batch.CRC_START)) != crc
+        for row, header in zip(markers.tolist(), entries[markers], strict=True)
+        if crc32c(source.read(header.position + batch.CRC_START, header.size - batch.CRC_START)) != header.crc
     ]
-    return np.delete(fields, damaged, axis=1) if damaged else fields
+    return entries.without(damaged)
 
 
 def end_offset(partition: Partition, limits: Limits) -> int:
@@ -62,8 +62,8 @@ def end_offset(partition: Partition, limits: Limits) -> int:
             index = segment.siblings.get("index")
             start = seek_position(source, partition.store, index.path if index else None, segment.base_offset, MAX_OFFSET, limits)
             last = -1
-            for fields in SegmentWalk(source, start, source.size, limits).headers():
-                last = int(fields[scan.LAST_OFFSET, -1])
+            for entries in SegmentWalk(source, start, source.size, limits).headers():
+                last = int(entries.last_offset[-1])
             if last >= 0:
                 return last + 1
     return partition.start_offset

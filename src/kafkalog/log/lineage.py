@@ -15,8 +15,8 @@ import numpy as np
 from kafkalog.errors import Limits
 from kafkalog.format.batch import CODEC_MASK
 from kafkalog.format.checkpoint import EpochStart
+from kafkalog.format.entry_table import EntryTable
 from kafkalog.kernels import scan
-from kafkalog.kernels.bytes import Ints
 from kafkalog.segment.decode import crc_matches
 from kafkalog.segment.seek import seek_position
 from kafkalog.segment.windows import SegmentWalk, Window
@@ -150,10 +150,10 @@ def epoch_at(epochs: Sequence[EpochStart], offset: int) -> int:
 
 def _first_offset_above(partition: Partition, epoch: int, here: EntryMark, limits: Limits) -> int:
     """Where the entries of epochs after `epoch` begin; all headers up to `here` are read, which is rarely needed."""
-    for _, fields in iter_headers(partition, limits):
-        above = np.flatnonzero((fields[scan.MAGIC] == 2) & (fields[scan.LEADER_EPOCH] > epoch))
+    for _, entries in iter_headers(partition, limits):
+        above = np.flatnonzero((entries.magic == 2) & (entries.leader_epoch > epoch))
         if len(above):
-            return int(fields[scan.BASE_OFFSET, above[0]])
+            return int(entries.base_offset[above[0]])
     return here.base_offset
 
 
@@ -174,39 +174,37 @@ def last_entry_before(partition: Partition, offset: int, limits: Limits) -> Entr
             path = index.path if index else None
             start = seek_position(source, partition.store, path, segment.base_offset, offset - 1, limits, stop)
             found = None
-            for fields in SegmentWalk(source, start, stop, limits).headers():
-                before = fields[:, fields[scan.BASE_OFFSET] < offset]
+            for entries in SegmentWalk(source, start, stop, limits).headers():
+                before = entries[entries.base_offset < offset]
                 found = last_proven(segment, source, before) or found
-                if before.shape[1] < fields.shape[1]:
+                if len(before) < len(entries):
                     break
         if found is not None:
             return found
     return None
 
 
-def last_proven(segment: Segment, source: ByteSource, fields: Ints) -> EntryMark | None:
+def last_proven(segment: Segment, source: ByteSource, entries: EntryTable) -> EntryMark | None:
     """The last of these entries whose checksum matches: a header alone may lie."""
-    for row in range(fields.shape[1] - 1, -1, -1):
-        if _is_proven(source, fields[:, row : row + 1]):
-            return mark_of(segment, fields, row)
+    for row in range(len(entries) - 1, -1, -1):
+        if _is_proven(source, entries.only(row)):
+            return mark_of(segment, entries, row)
     return None
 
 
-def mark_of(segment: Segment, fields: Ints, row: int) -> EntryMark:
-    position, magic, base, last, attributes, crc, count, epoch = fields[
-        [
-            scan.POSITION,
-            scan.MAGIC,
-            scan.BASE_OFFSET,
-            scan.LAST_OFFSET,
-            scan.ATTRIBUTES,
-            scan.CRC,
-            scan.COUNT,
-            scan.LEADER_EPOCH,
-        ],
-        row,
-    ].tolist()
-    return EntryMark(segment.base_offset, position, base, last, epoch, magic, attributes, count, crc)
+def mark_of(segment: Segment, entries: EntryTable, row: int) -> EntryMark:
+    found = entries.header(row)
+    return EntryMark(
+        segment.base_offset,
+        found.position,
+        found.base_offset,
+        found.last_offset,
+        found.leader_epoch,
+        found.magic,
+        found.attributes,
+        found.record_count,
+        found.crc,
+    )
 
 
 def is_in_place(partition: Partition, mark: EntryMark, limits: Limits) -> bool:
@@ -221,13 +219,13 @@ def is_in_place(partition: Partition, mark: EntryMark, limits: Limits) -> bool:
 def _entry_at(segment: Segment, source: ByteSource, position: int, limits: Limits) -> EntryMark | None:
     stop = min(segment.log.size, source.size)
     front = np.frombuffer(source.read(position, min(scan.HEADER_REACH, max(stop - position, 0))), np.uint8)
-    fields = np.empty((scan.FIELD_COUNT, 1), np.int64)
-    _, count, _ = scan.scan_headers(front, position, stop, limits.batch_bytes, fields)
-    return mark_of(segment, fields, 0) if count else None
+    entries = EntryTable.with_room(1)
+    _, count, _ = scan.scan_headers(front, position, stop, limits.batch_bytes, entries.fields)
+    return mark_of(segment, entries, 0) if count else None
 
 
-def _is_proven(source: ByteSource, fields: Ints) -> bool:
-    position, size = fields[[scan.POSITION, scan.SIZE], 0].tolist()
-    data = np.frombuffer(source.read(position, size), np.uint8)
-    window = Window(source.path, position, data, np.ascontiguousarray(fields), 1)
+def _is_proven(source: ByteSource, entry: EntryTable) -> bool:
+    header = entry.header(0)
+    data = np.frombuffer(source.read(header.position, header.size), np.uint8)
+    window = Window(source.path, header.position, data, entry, 1)
     return bool(crc_matches(window, np.arange(1)).all())

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from kafkalog.errors import CorruptBatch
 from kafkalog.format import batch
+from kafkalog.format.entry_table import EntryTable
 from kafkalog.format.names import MAX_OFFSET
-from kafkalog.kernels import scan
 from kafkalog.kernels.bytes import Ints
 from kafkalog.segment.windows import Window
 
@@ -85,45 +85,45 @@ class Order:
         """
         facts = window.facts
         fits = (
-            bool(facts[scan.IN_ORDER])
-            and not facts[scan.WRAPPER_COUNT]
+            bool(facts.in_order)
+            and not facts.wrapper_count
             and not self.contiguous
             and not self.checkpointed
-            and facts[scan.FIRST_BASE] > self.last_offset
-            and facts[scan.GREATEST_LAST] <= self._highest()
-            and (facts[scan.FIRST_EPOCH] == UNKNOWN_EPOCH or facts[scan.FIRST_EPOCH] >= self.epoch)
+            and facts.first_base > self.last_offset
+            and facts.greatest_last <= self._highest()
+            and (facts.first_epoch == UNKNOWN_EPOCH or facts.first_epoch >= self.epoch)
         )
         if fits:
             self.skipped = False
-            self._accept(facts[scan.GREATEST_LAST], facts[scan.GREATEST_EPOCH], window.position + window.size)
+            self._accept(facts.greatest_last, facts.greatest_epoch, window.position + window.size)
         return fits
 
-    def check(self, fields: Ints, base_offsets: NDArray[np.int64]) -> list[OutOfPlace]:
+    def check(self, entries: EntryTable, base_offsets: NDArray[np.int64]) -> list[OutOfPlace]:
         """The entries of these rows that are out of place; the others become the ground for what follows.
 
         `base_offsets` are the true first offsets; -1 where they are not known (a wrapper that was not decoded).
         """
-        if not fields.shape[1]:
+        if not len(entries):
             return []
-        lasts = fields[scan.LAST_OFFSET]
+        lasts = entries.last_offset
         bases = np.where(base_offsets < 0, lasts, base_offsets)
         if self.skipped:
             self.last_offset = max(self.last_offset, int(bases[0]) - 1)
-            self.stop = int(fields[scan.POSITION, 0])
+            self.stop = int(entries.position[0])
             self.skipped = False
         before = np.concatenate(([self.last_offset], lasts[:-1]))
-        epochs = fields[scan.LEADER_EPOCH]
+        epochs = entries.leader_epoch
         suspicious = (bases <= before) | (lasts < bases) | (lasts > self._highest()) | (epochs < UNKNOWN_EPOCH)
         known = epochs >= 0
         suspicious |= known & (epochs < np.maximum.accumulate(np.concatenate(([self.epoch], epochs[:-1]))))
         if self.contiguous:
             suspicious |= (base_offsets >= 0) & (bases != before + 1)
         if self.checkpointed:
-            suspicious |= self._contradict_checkpoint(fields, bases)
+            suspicious |= self._contradict_checkpoint(entries, bases)
         if not suspicious.any():
-            self._accept(int(lasts[-1]), int(epochs.max()), int(fields[scan.POSITION, -1] + fields[scan.SIZE, -1]))
+            self._accept(int(lasts[-1]), int(epochs.max()), entries.header(-1).stop)
             return []
-        return self._check_one_by_one(fields, bases, base_offsets >= 0)
+        return self._check_one_by_one(entries, bases, base_offsets >= 0)
 
     def _highest(self) -> int:
         after = self.segment.next_base_offset
@@ -134,14 +134,14 @@ class Order:
         self.epoch = max(self.epoch, epoch)
         self.stop = stop
 
-    def _contradict_checkpoint(self, fields: Ints, bases: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _contradict_checkpoint(self, entries: EntryTable, bases: NDArray[np.int64]) -> NDArray[np.bool_]:
         if not self.partition.epochs:
             return np.zeros(len(bases), np.bool_)
         starts, known = self._known_epochs
         at = np.searchsorted(starts, bases, side="right") - 1
         expected = known[np.maximum(at, 0)]
-        epochs = fields[scan.LEADER_EPOCH]
-        contradicts: NDArray[np.bool_] = (fields[scan.MAGIC] == 2) & (at >= 0) & (epochs != expected)
+        epochs = entries.leader_epoch
+        contradicts: NDArray[np.bool_] = (entries.magic == 2) & (at >= 0) & (epochs != expected)
         if not self.contiguous:  # a cleaner from 4.0 on makes v2 batches of v0/v1 messages, which had no epoch
             contradicts &= epochs != UNKNOWN_EPOCH
         return contradicts
@@ -151,16 +151,16 @@ class Order:
         """Start offsets and epochs of the checkpoint."""
         return np.array(self.partition.epoch_starts, np.int64), np.array([each.epoch for each in self.partition.epochs], np.int64)
 
-    def _places(self, fields: Ints, bases: NDArray[np.int64], exact: NDArray[np.bool_]) -> list[_Place]:
-        contradicts = self._contradict_checkpoint(fields, bases) if self.checkpointed else np.zeros(len(bases), np.bool_)
-        lasts, epochs, starts = fields[scan.LAST_OFFSET], fields[scan.LEADER_EPOCH], fields[scan.POSITION]
-        unproven = exact & (fields[scan.MAGIC] == 0) & (header_bases(fields) < 0)
-        columns = (bases, lasts, epochs, starts, starts + fields[scan.SIZE], exact, unproven, contradicts)
+    def _places(self, entries: EntryTable, bases: NDArray[np.int64], exact: NDArray[np.bool_]) -> list[_Place]:
+        contradicts = self._contradict_checkpoint(entries, bases) if self.checkpointed else np.zeros(len(bases), np.bool_)
+        lasts, epochs, starts = entries.last_offset, entries.leader_epoch, entries.position
+        unproven = exact & (entries.magic == 0) & (header_bases(entries) < 0)
+        columns = (bases, lasts, epochs, starts, entries.stop, exact, unproven, contradicts)
         return [_Place(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
-    def _check_one_by_one(self, fields: Ints, bases: NDArray[np.int64], exact: NDArray[np.bool_]) -> list[OutOfPlace]:
+    def _check_one_by_one(self, entries: EntryTable, bases: NDArray[np.int64], exact: NDArray[np.bool_]) -> list[OutOfPlace]:
         found: list[OutOfPlace] = []
-        places = self._places(fields, bases, exact)
+        places = self._places(entries, bases, exact)
         for row, here in enumerate(places):
             following = places[row + 1 : row + 1 + WITNESSES]
             problem = self._wrong_offsets(row, here, following) or self._wrong_epoch(row, here, following)
@@ -219,21 +219,21 @@ class Order:
         return self.last_offset + 1, after - 1
 
 
-def order_error(file: str, fields: Ints, problem: OutOfPlace) -> CorruptBatch:
-    row = fields[:, problem.row]
+def order_error(file: str, entries: EntryTable, problem: OutOfPlace) -> CorruptBatch:
+    header = entries.header(problem.row)
     return CorruptBatch(
         problem.reason,
         file=file,
-        position=int(row[scan.POSITION]),
-        length=0 if problem.entry_stays else int(row[scan.SIZE]),
-        base_offset=int(row[scan.BASE_OFFSET]),
-        last_offset=int(row[scan.LAST_OFFSET]),
+        position=header.position,
+        length=0 if problem.entry_stays else header.size,
+        base_offset=header.base_offset,
+        last_offset=header.last_offset,
         expected=problem.expected,
         found=problem.found,
     )
 
 
-def header_bases(fields: Ints) -> NDArray[np.int64]:
+def header_bases(entries: EntryTable) -> NDArray[np.int64]:
     """The first offsets as far as headers tell: -1 for compressed v0/v1 sets."""
-    wrapper = (fields[scan.MAGIC] < 2) & (fields[scan.ATTRIBUTES] & batch.CODEC_MASK != 0)
-    return np.where(wrapper, -1, fields[scan.BASE_OFFSET])
+    wrapper = (entries.magic < 2) & (entries.attributes & batch.CODEC_MASK != 0)
+    return np.where(wrapper, -1, entries.base_offset)

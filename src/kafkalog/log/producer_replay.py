@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from kafkalog.errors import Limits
 from kafkalog.format import batch, control
+from kafkalog.format.entry_table import EntryHeader
 from kafkalog.format.sequence import last_sequence
-from kafkalog.kernels import scan
-from kafkalog.kernels.bytes import Ints
 
 from .headers import iter_headers
 from .partition import Partition
@@ -33,27 +30,27 @@ class ProducerState:
     coordinator_epoch: int = NONE
     current_transaction_first_offset: int = NONE
 
-    def take(self, header: Ints, *, emptied_opens: bool = False) -> None:
+    def take(self, header: EntryHeader, *, emptied_opens: bool = False) -> None:
         """Go on to this batch. Emptied by the cleaner, a batch opens a transaction only for a broker's recovery."""
-        attributes = int(header[scan.ATTRIBUTES])
+        attributes = header.attributes
         if attributes & batch.CONTROL:
-            if header[scan.CONTROL_TYPE] in (control.ABORT, control.COMMIT):
+            if header.control_type in (control.ABORT, control.COMMIT):
                 self._take_marker(header)
             return
-        self._enter_epoch(int(header[scan.PRODUCER_EPOCH]))
-        base, last = int(header[scan.BASE_OFFSET]), int(header[scan.LAST_OFFSET])
-        self.last_sequence = last_sequence(int(header[scan.BASE_SEQUENCE]), last - base)
+        self._enter_epoch(header.producer_epoch)
+        base, last = header.base_offset, header.last_offset
+        self.last_sequence = last_sequence(header.base_sequence, last - base)
         self.last_offset = last
         self.offset_delta = last - base
-        self.last_timestamp_ms = int(header[scan.MAX_TIMESTAMP])
-        opens = attributes & batch.TRANSACTIONAL and (emptied_opens or header[scan.COUNT] > 0)
+        self.last_timestamp_ms = header.max_timestamp
+        opens = attributes & batch.TRANSACTIONAL and (emptied_opens or header.record_count > 0)
         if opens and self.current_transaction_first_offset == NONE:
             self.current_transaction_first_offset = base
 
-    def _take_marker(self, header: Ints) -> None:
-        self._enter_epoch(int(header[scan.PRODUCER_EPOCH]))
-        self.coordinator_epoch = int(header[scan.COORDINATOR_EPOCH])
-        self.last_timestamp_ms = int(header[scan.MAX_TIMESTAMP])
+    def _take_marker(self, header: EntryHeader) -> None:
+        self._enter_epoch(header.producer_epoch)
+        self.coordinator_epoch = header.coordinator_epoch
+        self.last_timestamp_ms = header.max_timestamp
         self.current_transaction_first_offset = NONE
 
     def _enter_epoch(self, epoch: int) -> None:
@@ -67,10 +64,9 @@ def replay_producers(partition: Partition, limits: Limits, unread: ReadReport | 
     """(the offset behind the last entry, every producer's state there, by producer id). Nothing expires in a replay."""
     states: dict[int, ProducerState] = {}
     end_offset = 0
-    for _, fields in iter_headers(partition, limits, unread):
-        end_offset = int(fields[scan.LAST_OFFSET, -1]) + 1
-        for row in np.flatnonzero((fields[scan.PRODUCER_ID] >= 0) & (fields[scan.MAGIC] == 2)).tolist():
-            header = fields[:, row]
-            producer_id = int(header[scan.PRODUCER_ID])
+    for _, entries in iter_headers(partition, limits, unread):
+        end_offset = int(entries.last_offset[-1]) + 1
+        for header in entries[(entries.producer_id >= 0) & (entries.magic == 2)]:
+            producer_id = header.producer_id
             states.setdefault(producer_id, ProducerState(producer_id)).take(header)
     return end_offset, [vars(states[producer_id]) for producer_id in sorted(states)]

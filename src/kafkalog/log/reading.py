@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from kafkalog.errors import CorruptBatch, Limits, SegmentError, StorageError, TornTail
 from kafkalog.format import batch
-from kafkalog.kernels import scan
-from kafkalog.kernels.bytes import Ints
+from kafkalog.format.entry_table import EntryTable
 from kafkalog.kernels.resync import ResyncBounds, find_next_entry
 from kafkalog.segment.columns import RecordColumns
 from kafkalog.segment.decode import HIGHEST, LOWEST, DecodedWindow, EntryProblem, RecordDecoder, RecordRange
@@ -224,7 +223,7 @@ class _PartitionRead:
 
     def _is_beyond(self, window: Window) -> bool:
         """Whether the offsets that are to be checked end before this window does."""
-        return int(window.fields[scan.BASE_OFFSET, -1]) > self.last_checked_offset
+        return int(window.entries.base_offset[-1]) > self.last_checked_offset
 
     # -- decoding (on worker threads) ----------------------------------------------------------------------------------------
 
@@ -240,44 +239,44 @@ class _PartitionRead:
         if scanned.entries is None and self._wants_all(window):
             return self.decoder.decode(window, np.arange(window.count), leave_large=leave_large)
         entries = scanned.entries if scanned.entries is not None else np.arange(window.count)
-        fields = rows_of(window.fields, entries)
-        in_range = self._in_range(fields)
+        table = rows_of(window.entries, entries)
+        in_range = self._in_range(table)
         if not in_range.all():
-            entries, fields = entries[in_range], fields[:, in_range]
-        wanted = self._wanted(fields)
+            entries, table = entries[in_range], table[in_range]
+        wanted = self._wanted(table)
         return self.decoder.decode(window, entries, None if wanted.all() else wanted, leave_large=leave_large)
 
     def _wants_all(self, window: Window) -> bool:
         """The common case, told from a few facts: every entry lies within the range, and none is left out for what it is."""
         facts = window.facts
         return (
-            bool(facts[scan.IN_ORDER])
-            and not facts[scan.WRAPPER_COUNT]
-            and facts[scan.FIRST_BASE] >= self.range.start_offset
-            and facts[scan.GREATEST_LAST] <= self.range.last_offset
-            and (self.options.include_control or not facts[scan.CONTROL_COUNT])
+            bool(facts.in_order)
+            and not facts.wrapper_count
+            and facts.first_base >= self.range.start_offset
+            and facts.greatest_last <= self.range.last_offset
+            and (self.options.include_control or not facts.control_count)
             and self.range.start_time_ms == LOWEST
             and self.aborted is None
         )
 
-    def _in_range(self, fields: Ints) -> NDArray[np.bool_]:
+    def _in_range(self, table: EntryTable) -> NDArray[np.bool_]:
         """Entries that may hold offsets within the range; the others are not even checked."""
-        impossible = (fields[scan.LAST_OFFSET] < fields[scan.BASE_OFFSET]) | (fields[scan.LAST_OFFSET] < 0)
-        chosen: NDArray[np.bool_] = (fields[scan.LAST_OFFSET] >= self.range.start_offset) | impossible
-        chosen &= header_bases(fields) <= self.last_checked_offset
+        impossible = (table.last_offset < table.base_offset) | (table.last_offset < 0)
+        chosen: NDArray[np.bool_] = (table.last_offset >= self.range.start_offset) | impossible
+        chosen &= header_bases(table) <= self.last_checked_offset
         return chosen
 
-    def _wanted(self, fields: Ints) -> NDArray[np.bool_]:
+    def _wanted(self, table: EntryTable) -> NDArray[np.bool_]:
         """Entries that may hold records to be given out. Their headers say so, and count only if the checksum fits."""
-        exact = header_bases(fields)
+        exact = header_bases(table)
         wanted: NDArray[np.bool_] = exact <= self.range.last_offset
         # A v1 wrapper's timestamp may be stale (0.10.0 brokers), so only v2 headers and single messages rule a time out.
-        latest_known = (fields[scan.MAGIC] == 2) | ((fields[scan.MAGIC] == 1) & (exact >= 0))
-        wanted &= ~latest_known | (fields[scan.MAX_TIMESTAMP] >= self.range.start_time_ms)
+        latest_known = (table.magic == 2) | ((table.magic == 1) & (exact >= 0))
+        wanted &= ~latest_known | (table.max_timestamp >= self.range.start_time_ms)
         if not self.options.include_control:
-            wanted &= (fields[scan.ATTRIBUTES] & batch.CONTROL == 0) | (fields[scan.MAGIC] < 2)
+            wanted &= (table.attributes & batch.CONTROL == 0) | (table.magic < 2)
         if self.aborted is not None:
-            wanted &= ~self.aborted.mask(fields)
+            wanted &= ~self.aborted.mask(table)
         return wanted
 
     # -- giving out, in order ------------------------------------------------------------------------------------------------
@@ -301,36 +300,36 @@ class _PartitionRead:
         """Entries whose offsets or epochs do not fit, among those that are intact."""
         window = decoded.window
         if scanned.entries is None and not decoded.problems and self.order.follows(window):
-            self._note_overflow(scanned.segment, window.fields, window.facts[scan.GREATEST_LAST])
+            self._note_overflow(scanned.segment, window.entries, window.facts.greatest_last)
             return []
         rows = np.arange(window.count) if scanned.entries is None else scanned.entries
         damaged = [problem.entry for problem in decoded.problems]
         if damaged:
             rows = rows[rows < damaged[0]] if self.strict else np.setdiff1d(rows, damaged)
-        fields = rows_of(window.fields, rows)
-        found = self.order.check(fields, decoded_bases(decoded, rows))
-        self._note_overflow(scanned.segment, fields, int(fields[scan.LAST_OFFSET].max(initial=0)))
+        table = rows_of(window.entries, rows)
+        found = self.order.check(table, decoded_bases(decoded, rows))
+        self._note_overflow(scanned.segment, table, int(table.last_offset.max(initial=0)))
         return [
-            EntryProblem(int(rows[problem.row]), order_error(window.file, fields, problem), problem.entry_stays)
+            EntryProblem(int(rows[problem.row]), order_error(window.file, table, problem), problem.entry_stays)
             for problem in found
         ]
 
-    def _note_overflow(self, segment: Segment, fields: Ints, greatest_last: int) -> None:
+    def _note_overflow(self, segment: Segment, table: EntryTable, greatest_last: int) -> None:
         """Offsets beyond what an index can hold relative to the segment's base (KAFKA-6264): readable, but worth a word."""
         if segment.base_offset >= 0 and greatest_last - segment.base_offset > MAX_INDEX_DELTA:
-            self.report.note("segment-overflow", int((fields[scan.LAST_OFFSET] - segment.base_offset > MAX_INDEX_DELTA).sum()))
+            self.report.note("segment-overflow", int((table.last_offset - segment.base_offset > MAX_INDEX_DELTA).sum()))
 
     def _slices(self, decoded: DecodedWindow, problems: list[EntryProblem]) -> Iterator[RecordSlice]:
         bad = [problem.entry for problem in problems if self.strict or not problem.entry_stays]
         for group in decoded.groups:
             if not bad:
-                self.report.count(group.rows, len(group.entries), int(group.entry_fields[scan.SIZE].sum()))
+                self.report.count(group.rows, len(group.entries), int(group.entry_table.size.sum()))
                 yield RecordSlice(self.partition, group, 0, group.rows, 0, len(group.entries))
                 continue
             kept = group.entries < bad[0] if self.strict else ~np.isin(group.entries, bad)
             for start, stop in _runs(kept):
                 first, last = group.first_rows[start], group.first_rows[stop - 1] + group.row_counts[stop - 1]
-                self.report.count(int(last - first), stop - start, int(group.entry_fields[scan.SIZE, start:stop].sum()))
+                self.report.count(int(last - first), stop - start, int(group.entry_table.size[start:stop].sum()))
                 if last > first or self.options.include_empty:
                     yield RecordSlice(self.partition, group, int(first), int(last), start, stop)
 
@@ -364,7 +363,7 @@ class _PartitionRead:
 
 def decoded_bases(decoded: DecodedWindow, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """The first offsets of these entries (ascending rows of the window), also of the compressed v0/v1 sets that were decoded."""
-    bases = header_bases(rows_of(decoded.window.fields, rows))
+    bases = header_bases(rows_of(decoded.window.entries, rows))
     if (bases < 0).any():
         for group in decoded.groups:
             intact = np.isin(group.entries, rows)
@@ -412,14 +411,14 @@ class SegmentPlacement:
         self.order.begin(segment, skipped=skipped)
         self.options = options
 
-    def misplaced(self, fields: Ints, file: str) -> list[tuple[int, SegmentError]]:
+    def misplaced(self, table: EntryTable, file: str) -> list[tuple[int, SegmentError]]:
         if self.options.allow_disorder:
             return []
-        bases = header_bases(fields)
-        found = [problem for problem in self.order.check(fields, bases) if not problem.entry_stays]
+        bases = header_bases(table)
+        found = [problem for problem in self.order.check(table, bases) if not problem.entry_stays]
         # Where a compressed v0/v1 set begins shows only when it is decoded; then its place is judged, unless it is hopeless.
         certain = [problem for problem in found if bases[problem.row] >= 0 or problem.found > self.bounds().maximum_offset]
-        return [(problem.row, order_error(file, fields, problem)) for problem in certain]
+        return [(problem.row, order_error(file, table, problem)) for problem in certain]
 
     def bounds(self) -> ResyncBounds:
         after = self.order.segment.next_base_offset

@@ -16,11 +16,11 @@ import numpy as np
 from kafkalog.errors import Limits, SegmentError, TornTail
 from kafkalog.format import batch, control
 from kafkalog.format.checkpoint import EpochStart, encode_leader_epoch_checkpoint
+from kafkalog.format.entry_table import EntryHeader, EntryTable
 from kafkalog.format.hash_order import HashMap
 from kafkalog.format.index import encode_txn_index
 from kafkalog.format.names import LEADER_EPOCH_CHECKPOINT, segment_file_name
 from kafkalog.format.snapshot import PRODUCERS, encode_snapshot
-from kafkalog.kernels import scan
 from kafkalog.kernels.bytes import Ints
 from kafkalog.segment.build import DEFAULT_INTERVAL_BYTES, IndexBuilder
 from kafkalog.segment.decode import crc_error, crc_matches
@@ -74,17 +74,17 @@ class ProducerReplay:
         stored = [tuple(vars(state).values()) for state in self.states]
         return encode_snapshot(np.array(stored, PRODUCERS))
 
-    def replay(self, fields: Ints) -> None:
-        rows = np.flatnonzero((fields[scan.PRODUCER_ID] >= 0) & (fields[scan.MAGIC] == 2))
-        plain = not (fields[scan.ATTRIBUTES, rows] & (batch.TRANSACTIONAL | batch.CONTROL)).any()
+    def replay(self, entries: EntryTable) -> None:
+        rows = np.flatnonzero((entries.producer_id >= 0) & (entries.magic == 2))
+        plain = not (entries.attributes[rows] & (batch.TRANSACTIONAL | batch.CONTROL)).any()
         if plain:  # then only the last batch of each producer counts
-            rows = self._last_of_each(fields, rows)
-        for row in rows.tolist():
-            self._take(fields[:, row])
+            rows = self._last_of_each(entries, rows)
+        for header in entries[rows]:
+            self._take(header)
 
-    def _last_of_each(self, fields: Ints, rows: Ints) -> Ints:
-        producers, first = np.unique(fields[scan.PRODUCER_ID, rows], return_index=True)
-        last = len(rows) - 1 - np.unique(fields[scan.PRODUCER_ID, rows[::-1]], return_index=True)[1]
+    def _last_of_each(self, entries: EntryTable, rows: Ints) -> Ints:
+        producers, first = np.unique(entries.producer_id[rows], return_index=True)
+        last = len(rows) - 1 - np.unique(entries.producer_id[rows[::-1]], return_index=True)[1]
         for producer_id in producers[np.argsort(first)].tolist():
             self._state(producer_id)
         return rows[last]
@@ -96,16 +96,16 @@ class ProducerReplay:
             self.states.put(producer_id, state)
         return state
 
-    def _take(self, header: Ints) -> None:
-        producer_id = int(header[scan.PRODUCER_ID])
+    def _take(self, header: EntryHeader) -> None:
+        producer_id = header.producer_id
         state = self._state(producer_id)
         state.take(header, emptied_opens=True)
         if state.current_transaction_first_offset != NONE:
             self.open[producer_id] = state.current_transaction_first_offset
         elif producer_id in self.open:
             first = self.open.pop(producer_id)
-            if header[scan.CONTROL_TYPE] == control.ABORT:
-                marker = int(header[scan.BASE_OFFSET])
+            if header.control_type == control.ABORT:
+                marker = header.base_offset
                 self.aborted.append((producer_id, first, marker, min(self.open.values(), default=marker + 1)))
 
 
@@ -115,12 +115,12 @@ class EpochReplay:
     def __init__(self, known: Sequence[EpochStart]) -> None:
         self.starts = list(known)
 
-    def replay(self, fields: Ints) -> None:
-        epochs = np.where(fields[scan.MAGIC] == 2, fields[scan.LEADER_EPOCH], -1)
+    def replay(self, entries: EntryTable) -> None:
+        epochs = np.where(entries.magic == 2, entries.leader_epoch, -1)
         latest = self.starts[-1].epoch if self.starts else -1
         rises = np.diff(np.maximum.accumulate(np.maximum(epochs, latest)), prepend=latest) > 0
         for row in np.flatnonzero(rises).tolist():
-            self._assign(EpochStart(int(epochs[row]), int(fields[scan.BASE_OFFSET, row])))
+            self._assign(EpochStart(int(epochs[row]), int(entries.base_offset[row])))
 
     def _assign(self, start: EpochStart) -> None:
         while self.starts and (self.starts[-1].epoch >= start.epoch or self.starts[-1].start_offset >= start.start_offset):
@@ -158,16 +158,16 @@ class SideFileBuilder:
         self._replayed_offset = base_offset
         return files
 
-    def add(self, fields: Ints) -> None:
-        if not fields.shape[1]:
+    def add(self, entries: EntryTable) -> None:
+        if not len(entries):
             return
-        self.index.add(fields)
-        self.producers.replay(fields)
-        self.epochs.replay(fields)
-        self.end_offset = int(fields[scan.LAST_OFFSET, -1]) + 1
-        batches = np.flatnonzero(fields[scan.MAGIC] == 2)
+        self.index.add(entries)
+        self.producers.replay(entries)
+        self.epochs.replay(entries)
+        self.end_offset = int(entries.last_offset[-1]) + 1
+        batches = np.flatnonzero(entries.magic == 2)
         if len(batches):
-            self._replayed_offset = int(fields[scan.LAST_OFFSET, batches[-1]]) + 1
+            self._replayed_offset = int(entries.last_offset[batches[-1]]) + 1
 
     def end(self) -> Files:
         """The index files of the segment; a .txnindex only if it is not empty."""
@@ -222,9 +222,9 @@ def _replay(
     for window in walk.windows(buffers):
         damaged = np.flatnonzero(~crc_matches(window, np.arange(window.count)))
         valid = int(damaged[0]) if len(damaged) else window.count
-        builder.add(window.fields[:, :valid])
+        builder.add(window.entries[:valid])
         report.kept_batches += valid
-        report.kept_bytes += int(window.fields[scan.SIZE, :valid].sum())
+        report.kept_bytes += int(window.entries.size[:valid].sum())
         if progress is not None:
             progress(window.size)
         if valid < window.count:

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from kafkalog.errors import CorruptBatch, Limits
-from kafkalog.kernels import scan
-from kafkalog.kernels.bytes import Ints
+from kafkalog.format.entry_table import EntryHeader
 
 from .order import OutOfPlace, order_error
 from .partition import Partition, Segment
@@ -39,7 +38,7 @@ class Kept:
 
     @property
     def last_offset(self) -> int:
-        return int(self.run.fields[scan.LAST_OFFSET, -1])
+        return int(self.run.entries.last_offset[-1])
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ def _end(replica: Partition, limits: Limits) -> tuple[int, int]:
     for segment in reversed(replica.segments):
         last = (-1, -1)
         for run in VerifiedSegment(replica, segment, limits, ReadReport(), unverified=False).runs():
-            last = int(run.fields[scan.LEADER_EPOCH, -1]), int(run.fields[scan.LAST_OFFSET, -1])
+            last = int(run.entries.leader_epoch[-1]), int(run.entries.last_offset[-1])
         if last[1] >= 0:
             return last
     return -1, -1
@@ -98,7 +97,7 @@ class SalvagedLog:
         for found in self._verified(self.primary, segment, self.report):
             for run in self._in_order(found):
                 if self.options.fill_gaps or run.start != stop:
-                    epoch = int(run.fields[scan.LEADER_EPOCH, 0])
+                    epoch = int(run.entries.leader_epoch[0])
                     yield from self._fill(int(run.bases[0]) - 1, epoch if epoch >= 0 else MAX_EPOCH, self.others)
                 yield self._taken(Kept(self.primary, run))
                 stop = run.stop
@@ -115,7 +114,7 @@ class SalvagedLog:
 
     def _in_order(self, run: Run) -> Iterator[Run]:
         """The parts of a run whose offsets rise and whose epochs do not fall: a broker takes no other log."""
-        lasts, epochs = run.fields[scan.LAST_OFFSET], run.fields[scan.LEADER_EPOCH]
+        lasts, epochs = run.entries.last_offset, run.entries.leader_epoch
         before = np.maximum.accumulate(np.concatenate(([self.last_offset], lasts)))[:-1]
         epochs_before = np.maximum.accumulate(np.concatenate(([self.epoch], epochs)))[:-1]
         wrong_offset = (run.bases <= before) | (lasts < run.bases)
@@ -125,12 +124,12 @@ class SalvagedLog:
                 problem = OutOfPlace(row, "offset-order", f"above {before[row]}", int(run.bases[row]))
             else:
                 problem = OutOfPlace(row, "epoch", f"at least {epochs_before[row]}", int(epochs[row]))
-            self._drop(order_error(run.file, run.fields, problem))
+            self._drop(order_error(run.file, run.entries, problem))
         cuts = wrong[1:] | wrong[:-1]
         if self.options.fill_gaps:
             cuts |= run.bases[1:] != lasts[:-1] + 1
         parts = run.cut_at(cuts) if cuts.any() else iter((run,))
-        yield from (part for part in parts if not wrong[np.searchsorted(run.fields[scan.POSITION], part.start)])
+        yield from (part for part in parts if not wrong[np.searchsorted(run.entries.position, part.start)])
 
     def _drop(self, error: CorruptBatch) -> None:
         self.report.drop(error)
@@ -139,7 +138,7 @@ class SalvagedLog:
 
     def _taken(self, piece: Kept) -> Kept:
         self.last_offset = piece.last_offset
-        self.epoch = max(self.epoch, int(piece.run.fields[scan.LEADER_EPOCH].max()))
+        self.epoch = max(self.epoch, int(piece.run.entries.leader_epoch.max()))
         return piece
 
     def _fill(self, last: int, epoch: int, others: Sequence[Partition]) -> Iterator[Piece]:
@@ -153,10 +152,10 @@ class SalvagedLog:
         replica, *rest = others
         for run in self._runs_within(replica, self.last_offset + 1, last):
             stop = -1
-            for row in range(run.fields.shape[1]):
-                if not self._fits(run.fields[:, row], int(run.bases[row]), last, epoch):
+            for row in range(len(run.entries)):
+                if not self._fits(run.entries.header(row), int(run.bases[row]), last, epoch):
                     continue
-                entry = replace(run, fields=run.fields[:, row : row + 1], bases=run.bases[row : row + 1])
+                entry = replace(run, entries=run.entries[row : row + 1], bases=run.bases[row : row + 1])
                 if entry.start != stop:  # a gap without one in the bytes is compaction's
                     yield from self._fill(int(entry.bases[0]) - 1, epoch, rest)
                 yield self._taken(Kept(replica, entry, filled=True))
@@ -168,10 +167,10 @@ class SalvagedLog:
             if segment.base_offset > last:
                 return
             for run in self._verified(replica, segment, ReadReport()):
-                wanted = (run.bases <= last) & (run.fields[scan.LAST_OFFSET] >= first)
+                wanted = (run.bases <= last) & (run.entries.last_offset >= first)
                 if wanted.any():
-                    yield replace(run, fields=run.fields[:, wanted], bases=run.bases[wanted])
+                    yield replace(run, entries=run.entries[wanted], bases=run.bases[wanted])
 
-    def _fits(self, header: Ints, base: int, last: int, epoch: int) -> bool:
-        known = int(header[scan.LEADER_EPOCH])
-        return self.last_offset < base and int(header[scan.LAST_OFFSET]) <= last and (known < 0 or self.epoch <= known <= epoch)
+    def _fits(self, header: EntryHeader, base: int, last: int, epoch: int) -> bool:
+        known = header.leader_epoch
+        return self.last_offset < base and header.last_offset <= last and (known < 0 or self.epoch <= known <= epoch)

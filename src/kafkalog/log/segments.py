@@ -9,9 +9,9 @@ import numpy as np
 
 from kafkalog.errors import Limits, StorageError
 from kafkalog.format import batch
+from kafkalog.format.entry_table import EntryTable
 from kafkalog.format.names import MAX_OFFSET
 from kafkalog.kernels import scan
-from kafkalog.kernels.bytes import Ints
 from kafkalog.segment.seek import seek_position
 from kafkalog.segment.windows import SegmentWalk
 from kafkalog.storage.store import ByteSource
@@ -66,21 +66,21 @@ def _shallow(partition: Partition, segment: Segment, source: ByteSource, limits:
     start = seek_position(source, partition.store, index.path if index else None, segment.base_offset, MAX_OFFSET, limits)
     walk = SegmentWalk(source, start, source.size, limits)
     last: dict[str, Any] = {}
-    for fields in walk.headers():
-        last = {"last_offset": int(fields[scan.LAST_OFFSET, -1])}
+    for entries in walk.headers():
+        last = {"last_offset": int(entries.last_offset[-1])}
     return {**_first(source, limits), **last, "valid_size": walk.position}
 
 
 def _first(source: ByteSource, limits: Limits) -> dict[str, Any]:
     """The first entry alone."""
     chunk = np.frombuffer(source.read(0, min(scan.CONTROL_PEEK, source.size)), np.uint8)
-    fields = np.empty((scan.FIELD_COUNT, 1), np.int64)
-    _, count, _ = scan.scan_headers(chunk, 0, source.size, limits.batch_bytes, fields)
-    return _first_of(fields) if count else {}
+    entries = EntryTable.with_room(1)
+    _, count, _ = scan.scan_headers(chunk, 0, source.size, limits.batch_bytes, entries.fields)
+    return _first_of(entries) if count else {}
 
 
-def _first_of(fields: Ints) -> dict[str, Any]:
-    return {"first_magic": int(fields[scan.MAGIC, 0]), "first_timestamp_ms": int(fields[scan.MAX_TIMESTAMP, 0])}
+def _first_of(entries: EntryTable) -> dict[str, Any]:
+    return {"first_magic": int(entries.magic[0]), "first_timestamp_ms": int(entries.max_timestamp[0])}
 
 
 def _deep(source: ByteSource, limits: Limits) -> dict[str, Any]:
@@ -88,21 +88,21 @@ def _deep(source: ByteSource, limits: Limits) -> dict[str, Any]:
     magics: set[int] = set()
     codecs: set[int] = set()
     walk = SegmentWalk(source, 0, source.size, limits)
-    for fields in walk.headers():
+    for entries in walk.headers():
         if not row["batch_count"]:
-            row |= _first_of(fields)
-        row["batch_count"] += fields.shape[1]
-        row["last_offset"] = int(fields[scan.LAST_OFFSET, -1])
-        row["max_timestamp_ms"] = max(row["max_timestamp_ms"], int(fields[scan.MAX_TIMESTAMP].max()))
-        row["record_count"] = _add_counts(row["record_count"], fields)
-        magics.update(np.unique(fields[scan.MAGIC]).tolist())
-        codecs.update(np.unique(fields[scan.ATTRIBUTES] & batch.CODEC_MASK).tolist())
+            row |= _first_of(entries)
+        row["batch_count"] += len(entries)
+        row["last_offset"] = int(entries.last_offset[-1])
+        row["max_timestamp_ms"] = max(row["max_timestamp_ms"], int(entries.max_timestamp.max()))
+        row["record_count"] = _add_counts(row["record_count"], entries)
+        magics.update(np.unique(entries.magic).tolist())
+        codecs.update(np.unique(entries.attributes & batch.CODEC_MASK).tolist())
     names = (*batch.CODEC_NAMES, "unknown", "unknown", "unknown")
     return {**row, "valid_size": walk.position, "magics": sorted(magics), "codecs": [names[codec] for codec in sorted(codecs)]}
 
 
-def _add_counts(total: int | None, fields: Ints) -> int | None:
+def _add_counts(total: int | None, entries: EntryTable) -> int | None:
     """Records so far; None once a compressed v0/v1 set is among the entries."""
-    if total is None or (header_bases(fields) < 0).any():
+    if total is None or (header_bases(entries) < 0).any():
         return None
-    return total + int(np.where(fields[scan.MAGIC] == 2, fields[scan.COUNT], 1).sum())
+    return total + int(np.where(entries.magic == 2, entries.record_count, 1).sum())

@@ -9,9 +9,8 @@ import numpy as np
 from kafkalog.errors import Limits, SegmentError, TornTail
 from kafkalog.format.batch import HEADER_SIZE
 from kafkalog.format.checkpoint import EpochStart
+from kafkalog.format.entry_table import EntryTable
 from kafkalog.format.names import MAX_OFFSET
-from kafkalog.kernels import scan
-from kafkalog.kernels.bytes import Ints
 from kafkalog.kernels.resync import ResyncBounds, find_next_entry
 from kafkalog.segment.decode import crc_error, crc_matches
 from kafkalog.segment.seek import seek_position
@@ -129,13 +128,13 @@ class PartitionTail:
         self.end_offset = max(self.end_offset, segment.base_offset)
         while True:
             walk = SegmentWalk(source, start, stop, self.limits)
-            for fields in self._settled(walk, segment, source):
-                self.end_offset = int(fields[scan.LAST_OFFSET, -1]) + 1
-                self._note_epochs(fields)
-                position, size = fields[[scan.POSITION, scan.SIZE], -1].tolist()
-                self._last_header = position, source.read(position, min(size, HEADER_SIZE))
+            for entries in self._settled(walk, segment, source):
+                last = entries.header(-1)
+                self.end_offset = last.last_offset + 1
+                self._note_epochs(entries)
+                self._last_header = last.position, source.read(last.position, min(last.size, HEADER_SIZE))
                 if self._replay is not None:
-                    self._replay.replay([without_damaged_markers(source, fields)])
+                    self._replay.replay([without_damaged_markers(source, entries)])
             if walk.problem is None or not segment.is_newest:
                 return
             following = self._behind(walk.problem, segment, source, stop)
@@ -144,12 +143,12 @@ class PartitionTail:
             self._epochs.clear()
             start = following
 
-    def _note_epochs(self, fields: Ints) -> None:
-        epochs = fields[scan.LEADER_EPOCH]
+    def _note_epochs(self, entries: EntryTable) -> None:
+        epochs = entries.leader_epoch
         begins = np.flatnonzero(np.concatenate(([True], epochs[1:] != epochs[:-1])))
-        for epoch, offset in fields[[scan.LEADER_EPOCH, scan.BASE_OFFSET]][:, begins].T.tolist():
-            if not self._epochs or self._epochs[-1].epoch != epoch:
-                self._epochs.append(EpochStart(epoch, offset))
+        for header in entries[begins]:
+            if not self._epochs or self._epochs[-1].epoch != header.leader_epoch:
+                self._epochs.append(EpochStart(header.leader_epoch, header.base_offset))
 
     def _start(self, partition: Partition, segment: Segment, source: ByteSource, stop: int) -> int:
         if self._log is not None and self._log.path == segment.log.path:
@@ -161,21 +160,21 @@ class PartitionTail:
             source, partition.store, index.path if index else None, segment.base_offset, MAX_OFFSET, self.limits, stop
         )
 
-    def _settled(self, walk: SegmentWalk, segment: Segment, source: ByteSource) -> Iterator[Ints]:
+    def _settled(self, walk: SegmentWalk, segment: Segment, source: ByteSource) -> Iterator[EntryTable]:
         """The headers of the walk. A last entry of the newest segment that power loss left with a hole is not one of them."""
         self.position = walk.position
-        before: Ints | None = None
-        for fields in walk.headers():
+        before: EntryTable | None = None
+        for entries in walk.headers():
             if before is not None:
                 yield before
-            before = fields
+            before = entries
         self.position = walk.position
         if before is None:
             return
         if segment.is_newest and _is_torn(source, before):
-            self.position = int(before[scan.POSITION, -1])
-            before = before[:, :-1]
-        if before.shape[1]:
+            self.position = int(before.position[-1])
+            before = before[:-1]
+        if len(before):
             yield before
 
     def _behind(self, problem: SegmentError, segment: Segment, source: ByteSource, stop: int) -> int | None:
@@ -189,9 +188,9 @@ class PartitionTail:
         return None if found is None else found.position
 
 
-def _is_torn(source: ByteSource, fields: Ints) -> bool:
+def _is_torn(source: ByteSource, entries: EntryTable) -> bool:
     """Whether the last of these entries has zeroed sectors and so no valid checksum."""
-    position, size = fields[[scan.POSITION, scan.SIZE], -1].tolist()
-    data = np.frombuffer(source.read(position, size), np.uint8)
-    window = Window(source.path, position, data, np.ascontiguousarray(fields[:, -1:]), 1)
+    last = entries.header(-1)
+    data = np.frombuffer(source.read(last.position, last.size), np.uint8)
+    window = Window(source.path, last.position, data, entries.only(-1), 1)
     return not crc_matches(window, np.arange(1)).all() and crc_error(window, 0).reason == "torn-write"

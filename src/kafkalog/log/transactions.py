@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkalog.format import batch, control
+from kafkalog.format.entry_table import EntryHeader, EntryTable
 from kafkalog.format.names import MAX_OFFSET
-from kafkalog.kernels import scan
-from kafkalog.kernels.bytes import Ints
 
 NO_OFFSET = -1
 
@@ -36,12 +35,12 @@ class Transaction:
     coordinator_epoch: int = -1
     last_stable_offset: int = NO_OFFSET  # when the marker was written, as a .txnindex stores it
 
-    def add(self, header: Ints) -> None:
-        self.last_offset = int(header[scan.LAST_OFFSET])
-        self.last_timestamp_ms = max(self.last_timestamp_ms, int(header[scan.MAX_TIMESTAMP]))
+    def add(self, header: EntryHeader) -> None:
+        self.last_offset = header.last_offset
+        self.last_timestamp_ms = max(self.last_timestamp_ms, header.max_timestamp)
         self.batch_count += 1
-        self.record_count += int(header[scan.COUNT])
-        self.size += int(header[scan.SIZE])
+        self.record_count += header.record_count
+        self.size += header.size
 
 
 @dataclass
@@ -51,37 +50,40 @@ class TransactionReplay:
     finished: list[Transaction] = field(default_factory=list)
     open: dict[int, Transaction] = field(default_factory=dict)
 
-    def replay(self, tables: Iterable[Ints]) -> TransactionReplay:
-        for fields in tables:
-            involved = fields[scan.ATTRIBUTES] & (batch.TRANSACTIONAL | batch.CONTROL) != 0
-            for row in np.flatnonzero(involved & (fields[scan.MAGIC] == 2)).tolist():
-                self._take(fields[:, row])
+    def replay(self, tables: Iterable[EntryTable]) -> TransactionReplay:
+        for entries in tables:
+            involved = entries.attributes & (batch.TRANSACTIONAL | batch.CONTROL) != 0
+            for header in entries[involved & (entries.magic == 2)]:
+                self._take(header)
         return self
 
-    def _take(self, header: Ints) -> None:
-        attributes = int(header[scan.ATTRIBUTES])
+    def _take(self, header: EntryHeader) -> None:
+        attributes = header.attributes
         if attributes & batch.CONTROL:
             self._end(header)
-        elif header[scan.COUNT] > 0:  # cleaners of 0.11 and 1.1 leave emptied batches whose marker is gone
-            producer_id = int(header[scan.PRODUCER_ID])
+        elif header.record_count > 0:  # cleaners of 0.11 and 1.1 leave emptied batches whose marker is gone
+            producer_id = header.producer_id
             transaction = self.open.get(producer_id)
             if transaction is None:
                 transaction = Transaction(
-                    producer_id, int(header[scan.PRODUCER_EPOCH]), int(header[scan.BASE_OFFSET]), int(header[scan.BASE_TIMESTAMP])
+                    producer_id,
+                    header.producer_epoch,
+                    header.base_offset,
+                    header.base_timestamp,
                 )
                 self.open[producer_id] = transaction
             transaction.add(header)
 
-    def _end(self, header: Ints) -> None:
-        kind = int(header[scan.CONTROL_TYPE])
-        transaction = self.open.get(int(header[scan.PRODUCER_ID]))
+    def _end(self, header: EntryHeader) -> None:
+        kind = header.control_type
+        transaction = self.open.get(header.producer_id)
         if kind not in (control.ABORT, control.COMMIT) or transaction is None:
             return
         del self.open[transaction.producer_id]
         transaction.state = "aborted" if kind == control.ABORT else "committed"
-        transaction.marker_offset = int(header[scan.BASE_OFFSET])
-        transaction.marker_timestamp_ms = int(header[scan.MAX_TIMESTAMP])
-        transaction.coordinator_epoch = int(header[scan.COORDINATOR_EPOCH])
+        transaction.marker_offset = header.base_offset
+        transaction.marker_timestamp_ms = header.max_timestamp
+        transaction.coordinator_epoch = header.coordinator_epoch
         transaction.last_stable_offset = min(
             (other.first_offset for other in self.open.values()), default=transaction.marker_offset + 1
         )
@@ -126,19 +128,17 @@ class AbortedRanges:
             ranges.setdefault(transaction.producer_id, []).append((transaction.first_offset, transaction.marker_offset))
         self._ranges = {producer_id: np.array(sorted(found), np.int64) for producer_id, found in ranges.items()}
 
-    def mask(self, fields: Ints) -> NDArray[np.bool_]:
+    def mask(self, entries: EntryTable) -> NDArray[np.bool_]:
         """True for the data batches of aborted transactions."""
-        aborted = np.zeros(fields.shape[1], np.bool_)
-        candidates = (fields[scan.ATTRIBUTES] & (batch.TRANSACTIONAL | batch.CONTROL) == batch.TRANSACTIONAL) & (
-            fields[scan.MAGIC] == 2
-        )
-        producer_ids = fields[scan.PRODUCER_ID]
+        aborted = np.zeros(len(entries), np.bool_)
+        candidates = (entries.attributes & (batch.TRANSACTIONAL | batch.CONTROL) == batch.TRANSACTIONAL) & (entries.magic == 2)
+        producer_ids = entries.producer_id
         for producer_id in np.unique(producer_ids[candidates]).tolist():
             ranges = self._ranges.get(producer_id)
             if ranges is None:
                 continue
             rows = np.flatnonzero(candidates & (producer_ids == producer_id))
-            bases = fields[scan.BASE_OFFSET, rows]
+            bases = entries.base_offset[rows]
             at = np.searchsorted(ranges[:, 0], bases, side="right") - 1
             aborted[rows] = (at >= 0) & (bases < ranges[np.maximum(at, 0), 1])
         return aborted

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 from kafkalog.errors import CorruptBatch, Limits, StorageError
 from kafkalog.format.batch import LOG_OVERHEAD, MAGIC_POSITION, MAX_MAGIC
+from kafkalog.format.entry_table import EntryTable
 from kafkalog.format.message import MIN_MESSAGE_SIZE
-from kafkalog.kernels import scan
-from kafkalog.kernels.bytes import Ints
 from kafkalog.storage.store import ByteSource
 
 from .batches import BatchHeaders, read_batches
@@ -35,23 +34,23 @@ class Run:
     """Entries of one file that follow each other there; `bases` are their first offsets, as far as they are known."""
 
     file: str
-    fields: Ints
+    entries: EntryTable
     bases: NDArray[np.int64]
     verified: bool = True
 
     @property
     def start(self) -> int:
-        return int(self.fields[scan.POSITION, 0])
+        return int(self.entries.position[0])
 
     @property
     def stop(self) -> int:
-        return int(self.fields[scan.POSITION, -1] + self.fields[scan.SIZE, -1])
+        return self.entries.header(-1).stop
 
     def cut_at(self, cuts: NDArray[np.bool_]) -> Iterator[Run]:
         """Its parts; a cut lies between an entry and the next one."""
-        edges = [0, *(np.flatnonzero(cuts) + 1).tolist(), self.fields.shape[1]]
+        edges = [0, *(np.flatnonzero(cuts) + 1).tolist(), len(self.entries)]
         for start, stop in pairwise(edges):
-            yield replace(self, fields=self.fields[:, start:stop], bases=self.bases[start:stop])
+            yield replace(self, entries=self.entries[start:stop], bases=self.bases[start:stop])
 
 
 class VerifiedSegment:
@@ -71,7 +70,7 @@ class VerifiedSegment:
         stop = self.segment.start_position
         for headers in self._entries():
             for run in _contiguous(headers):
-                self.longest = max(self.longest, int(run.fields[scan.SIZE].max()))
+                self.longest = max(self.longest, int(run.entries.size.max()))
                 if run.start != stop:
                     yield from self._decide(stop, run.start)
                     self.damage = stop if self.damage is None else self.damage
@@ -121,7 +120,7 @@ class VerifiedSegment:
             return False
 
     def _drop(self, run: Run) -> None:
-        self.report.kept_batches -= run.fields.shape[1]
+        self.report.kept_batches -= len(run.entries)
         self.report.kept_bytes -= run.stop - run.start
         self.report.drop(
             CorruptBatch(
@@ -130,16 +129,15 @@ class VerifiedSegment:
                 position=run.start,
                 length=run.stop - run.start,
                 base_offset=int(run.bases[0]),
-                last_offset=int(run.fields[scan.LAST_OFFSET, -1]),
+                last_offset=int(run.entries.last_offset[-1]),
             )
         )
 
 
 def _contiguous(headers: BatchHeaders) -> Iterator[Run]:
-    fields = headers.fields
-    bases = np.where(headers.base_offsets < 0, fields[scan.LAST_OFFSET], headers.base_offsets)
-    stops = fields[scan.POSITION] + fields[scan.SIZE]
-    return Run(headers.file, fields, bases).cut_at(fields[scan.POSITION, 1:] != stops[:-1])
+    entries = headers.entries
+    bases = np.where(headers.base_offsets < 0, entries.last_offset, headers.base_offsets)
+    return Run(headers.file, entries, bases).cut_at(entries.position[1:] != entries.stop[:-1])
 
 
 def _follow_lengths(source: ByteSource, position: int, stop: int, *, at_end: bool) -> bool:

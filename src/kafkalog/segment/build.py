@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkalog.errors import CorruptBatch
+from kafkalog.format.entry_table import EntryTable
 from kafkalog.format.index import encode_offset_index, encode_time_index
-from kafkalog.kernels import scan
-from kafkalog.kernels.bytes import Ints
 
 DEFAULT_INTERVAL_BYTES: Final = 4096
 NO_TIMESTAMP: Final = -1
@@ -39,26 +38,26 @@ class IndexBuilder:
         self._offsets: list[tuple[Column, Column]] = []
         self._times: list[tuple[Column, Column]] = []
 
-    def add(self, fields: Ints) -> None:
+    def add(self, entries: EntryTable) -> None:
         """Headers with their positions in the log that the index is for."""
-        if fields.shape[1]:
-            offsets, times = self.next_entries(fields)
+        if len(entries):
+            offsets, times = self.next_entries(entries)
             self._offsets.append(offsets)
             self._times.append(times)
 
-    def next_entries(self, fields: Ints) -> tuple[tuple[Column, Column], tuple[Column, Column]]:
+    def next_entries(self, entries: EntryTable) -> tuple[tuple[Column, Column], tuple[Column, Column]]:
         """What these headers, at least one, add: offsets and positions, timestamps and offsets."""
-        lasts = fields[scan.LAST_OFFSET]
+        lasts = entries.last_offset
         if int(lasts.max()) - self.base_offset > MAX_RELATIVE_OFFSET:
             raise CorruptBatch(
                 "offset-range", expected=f"at most {MAX_RELATIVE_OFFSET} above {self.base_offset}", found=int(lasts.max())
             )
-        rows = self._indexed_rows(fields[scan.POSITION])
-        greatest, offsets = self._running_maximum(fields[scan.MAX_TIMESTAMP], lasts)
+        rows = self._indexed_rows(entries.position)
+        greatest, offsets = self._running_maximum(entries.max_timestamp, lasts)
         rising = rows[np.diff(greatest[rows], prepend=self.indexed_timestamp) > 0]
         if len(rising):
             self.indexed_timestamp = int(greatest[rising[-1]])
-        return (lasts[rows], fields[scan.POSITION, rows]), (greatest[rising], offsets[rising])
+        return (lasts[rows], entries.position[rows]), (greatest[rising], offsets[rising])
 
     def _indexed_rows(self, positions: Column) -> Column:
         known = positions.tolist()

@@ -11,9 +11,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kafkalog.format import batch
+from kafkalog.format.entry_table import EntryTable
 from kafkalog.format.sequence import MAX_SEQUENCE, NO_SEQUENCE
 from kafkalog.format.text import decode_utf8
-from kafkalog.kernels import layout, scan
+from kafkalog.kernels import layout
 from kafkalog.kernels.bytes import Ints
 
 from .constant import Constants
@@ -136,7 +137,7 @@ class RecordColumns:
         self.first_rows = payloads[layout.FIRST_ROW]
         self.first_offsets = payloads[layout.FIRST_OFFSET]
         self.payload_sizes = payloads[layout.STOP] - payloads[layout.START]  # decompressed
-        self.entry_fields = rows_of(self.window.fields, self.entries)
+        self.entry_table = rows_of(self.window.entries, self.entries)
         if "key" in columns:
             self._arrays["key"] = self._keys.array(self.rows)
         if "value" in columns:
@@ -199,8 +200,8 @@ class RecordColumns:
         return pa.Array.from_buffers(TIMESTAMP_TYPE, self.rows, [bitmap, self.timestamp_buffer], nulls)
 
     def _sequences(self, rows: range) -> NDArray[np.int32]:
-        base = self._repeat(self.entry_fields[scan.BASE_SEQUENCE], rows)
-        delta = self.offsets[rows.start : rows.stop] - self._repeat(self.entry_fields[scan.BASE_OFFSET], rows)
+        base = self._repeat(self.entry_table.base_sequence, rows)
+        delta = self.offsets[rows.start : rows.stop] - self._repeat(self.entry_table.base_offset, rows)
         # An offset before its batch's gets the number that Kafka's 32-bit arithmetic arrives at (`format.sequence`).
         sequence = np.where(delta < 0, (base + delta) % (1 << 32) - (1 << 31), (base + delta) & MAX_SEQUENCE)
         return np.where(base < 0, NO_SEQUENCE, sequence).astype(np.int32)
@@ -214,29 +215,28 @@ class RecordColumns:
 
     def _entry_column(self, name: str, constants: Constants, rows: range) -> pa.Array:
         """A column that is the same for all records of an entry."""
-        fields = self.entry_fields
+        entries = self.entry_table
         if name == "base_offset":
             return pa.array(self._repeat(self.first_offsets, rows))
         if name == "codec":
-            return codec_names(fields[scan.ATTRIBUTES]).take(pa.array(self._repeat(np.arange(len(self.entries)), rows)))
+            return codec_names(entries.attributes).take(pa.array(self._repeat(np.arange(len(self.entries)), rows)))
         if name == "timestampType":
-            if _is_constant(fields[scan.ATTRIBUTES]) and _is_constant(fields[scan.MAGIC]):
-                return constants.array(int(timestamp_types(fields[:, :1])[0]), pa.int32(), len(rows))
-            return pa.array(self._repeat(timestamp_types(fields), rows))
+            if _is_constant(entries.attributes) and _is_constant(entries.magic):
+                return constants.array(int(timestamp_types(entries[:1])[0]), pa.int32(), len(rows))
+            return pa.array(self._repeat(timestamp_types(entries), rows))
         if name == "is_transactional":
-            return pa.array(self._repeat(fields[scan.ATTRIBUTES] & batch.TRANSACTIONAL != 0, rows))
+            return pa.array(self._repeat(entries.attributes & batch.TRANSACTIONAL != 0, rows))
         if name == "is_control":
-            return pa.array(self._repeat(fields[scan.ATTRIBUTES] & batch.CONTROL != 0, rows))
-        row, dtype = ENTRY_COLUMNS[name]
-        return pa.array(self._repeat(fields[row].astype(dtype), rows))
+            return pa.array(self._repeat(entries.attributes & batch.CONTROL != 0, rows))
+        return pa.array(self._repeat(entries.column(name).astype(ENTRY_COLUMNS[name]), rows))
 
 
-ENTRY_COLUMNS: dict[str, tuple[int, Any]] = {
-    "leader_epoch": (scan.LEADER_EPOCH, np.int32),
-    "producer_id": (scan.PRODUCER_ID, np.int64),
-    "producer_epoch": (scan.PRODUCER_EPOCH, np.int16),
-    "magic": (scan.MAGIC, np.int8),
-    "position": (scan.POSITION, np.int64),
+ENTRY_COLUMNS: dict[str, Any] = {
+    "leader_epoch": np.int32,
+    "producer_id": np.int64,
+    "producer_epoch": np.int16,
+    "magic": np.int8,
+    "position": np.int64,
 }
 
 
@@ -250,10 +250,10 @@ def codec_names(attributes: Ints) -> pa.Array:
     return pa.array(names).take(pa.array(attributes & batch.CODEC_MASK))
 
 
-def timestamp_types(fields: Ints) -> NDArray[np.int32]:
+def timestamp_types(entries: EntryTable) -> NDArray[np.int32]:
     """-1 where the format has no timestamps (v0), else 0 (create time) or 1 (log append time)."""
-    types = np.where(fields[scan.ATTRIBUTES] & batch.LOG_APPEND_TIME != 0, batch.LOG_APPEND_TIME_TYPE, batch.CREATE_TIME)
-    return np.where(fields[scan.MAGIC] == 0, batch.NO_TIMESTAMP, types).astype(np.int32)
+    types = np.where(entries.attributes & batch.LOG_APPEND_TIME != 0, batch.LOG_APPEND_TIME_TYPE, batch.CREATE_TIME)
+    return np.where(entries.magic == 0, batch.NO_TIMESTAMP_TYPE, types).astype(np.int32)
 
 
 def header_text(keys: pa.Array) -> pa.Array:

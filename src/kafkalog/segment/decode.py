@@ -16,7 +16,7 @@ from kafkalog import codecs
 from kafkalog.errors import CodecError, CorruptBatch, LimitExceeded, Limits, OutputFull, SegmentError
 from kafkalog.format import batch, message
 from kafkalog.kernels import decode as kernel
-from kafkalog.kernels import layout, native, scan
+from kafkalog.kernels import layout, native
 from kafkalog.kernels.bytes import Bytes, Ints
 from kafkalog.kernels.crc import check_batches, check_messages, digit_tables, expected_crc32
 from kafkalog.kernels.decode_messages import message_parts
@@ -158,7 +158,7 @@ class RecordDecoder:
 
     def _can_check_on_the_way(self, window: Window) -> bool:
         """Whether the kernel that decodes can check as well, which is faster by the time that a walk through memory takes."""
-        return not window.facts[scan.LEGACY_COUNT] and native.crc32c_function() != native.NOT_FOUND
+        return not window.facts.legacy_count and native.crc32c_function() != native.NOT_FOUND
 
     def keep(self, group: RecordColumns, payloads: Ints, decoded: DecodedWindow) -> None:
         """Take what was decoded of these payloads; their window and arena are used again afterwards."""
@@ -184,9 +184,9 @@ def _wants(columns: frozenset[str]) -> int:
 
 def crc_matches(window: Window, entries: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Whether the stored checksum of each entry fits its bytes."""
-    if not window.facts[scan.LEGACY_COUNT]:
+    if not window.facts.legacy_count:
         return _batches_match(window, entries)
-    legacy = window.table[scan.MAGIC, entries] < 2
+    legacy = window.table.magic[entries] < 2
     if legacy.all():
         return _messages_match(window, entries)
     matches = np.empty(len(entries), np.bool_)
@@ -196,9 +196,9 @@ def crc_matches(window: Window, entries: NDArray[np.int64]) -> NDArray[np.bool_]
 
 
 def _messages_match(window: Window, entries: NDArray[np.int64]) -> NDArray[np.bool_]:
-    fields = rows_of(window.fields, entries)
-    starts = fields[scan.POSITION] - window.position
-    stops, crcs = starts + fields[scan.SIZE], fields[scan.CRC]
+    table = rows_of(window.entries, entries)
+    starts = table.position - window.position
+    stops, crcs = starts + table.size, table.crc
     matches = np.ones(len(starts), np.bool_)
     if len(starts) and not _all_messages_match(window, starts, stops, crcs):
         check_messages(window.data, starts + message.CRC_START, stops, crcs, matches)
@@ -217,43 +217,42 @@ def _batches_match(window: Window, entries: NDArray[np.int64]) -> NDArray[np.boo
     function = native.crc32c_function()
     if function:
         fits = np.empty(len(entries), np.bool_)
-        check_batches(function, window.data, window.table, entries, window.position, fits)
+        check_batches(function, window.data, window.table.fields, entries, window.position, fits)
         return fits
     view = window.data.data
-    fields = rows_of(window.fields, entries)
-    starts = fields[scan.POSITION] - window.position
-    bounds = zip((starts + batch.CRC_START).tolist(), (starts + fields[scan.SIZE]).tolist(), strict=True)
+    table = rows_of(window.entries, entries)
+    starts = table.position - window.position
+    bounds = zip((starts + batch.CRC_START).tolist(), (starts + table.size).tolist(), strict=True)
     computed = [crc32c(view[start:stop]) for start, stop in bounds]
-    matches: NDArray[np.bool_] = np.array(computed, np.int64) == fields[scan.CRC]
+    matches: NDArray[np.bool_] = np.array(computed, np.int64) == table.crc
     return matches
 
 
 def entry_place(window: Window, entry: int) -> dict[str, Any]:
     """Where an entry is, as the keyword arguments of a SegmentError."""
-    fields = window.fields[:, entry]
+    header = window.table.header(entry)
     return {
         "file": window.file,
-        "position": int(fields[scan.POSITION]),
-        "length": int(fields[scan.SIZE]),
-        "base_offset": int(fields[scan.BASE_OFFSET]),
-        "last_offset": int(fields[scan.LAST_OFFSET]),
+        "position": header.position,
+        "length": header.size,
+        "base_offset": header.base_offset,
+        "last_offset": header.last_offset,
     }
 
 
 def entry_bytes(window: Window, entry: int) -> Bytes:
-    start = int(window.fields[scan.POSITION, entry]) - window.position
-    return window.data[start : start + int(window.fields[scan.SIZE, entry])]
+    header = window.table.header(entry)
+    return window.data[header.position - window.position : header.stop - window.position]
 
 
 def crc_error(window: Window, entry: int) -> SegmentError:
     """A checksum that does not fit; a zeroed sector inside the entry tells a torn write from bytes that changed at rest."""
     data = entry_bytes(window, entry)
-    if has_zero_sector(data, int(window.fields[scan.POSITION, entry])):
+    header = window.table.header(entry)
+    if has_zero_sector(data, header.position):
         return CorruptBatch("torn-write", **entry_place(window, entry), detail="its checksum does not fit either")
-    found = (
-        crc32c(data.data[batch.CRC_START :]) if window.fields[scan.MAGIC, entry] == 2 else crc32(data.data[message.CRC_START :])
-    )
-    return CorruptBatch("crc", **entry_place(window, entry), expected=int(window.fields[scan.CRC, entry]), found=found)
+    found = crc32c(data.data[batch.CRC_START :]) if header.magic == 2 else crc32(data.data[message.CRC_START :])
+    return CorruptBatch("crc", **entry_place(window, entry), expected=header.crc, found=found)
 
 
 class _TooLarge(Exception):
@@ -278,7 +277,7 @@ class _Work:
         self.window = window
         self.decoded = decoded
         self.payloads: Ints = np.empty((layout.PAYLOAD_FIELDS, len(entries)), np.int64)
-        kernel.lay_out(window.table, entries, window.position, self.payloads)
+        kernel.lay_out(window.table.fields, entries, window.position, self.payloads)
         self.stop = len(entries)
 
     def run(self, *, check_crcs: bool) -> None:
@@ -328,7 +327,7 @@ class _Work:
             status, number, group.rows = kernel.decode(
                 self.window.data,
                 self.scratch.arena,
-                self.window.table,
+                self.window.table.fields,
                 self.payloads,
                 number,
                 self.window.position,
@@ -361,7 +360,7 @@ class _Work:
     def _make_ready(self, number: int) -> SegmentError | None:
         """Decompress what the kernel left, or say what is wrong with it."""
         entry, _, start, stop = self.payloads[:4, number].tolist()
-        magic = int(self.window.table[scan.MAGIC, entry])
+        magic = int(self.window.table.magic[entry])
         try:
             if magic < 2:
                 start, stop = self._wrapped(entry, start, stop, magic)
@@ -373,7 +372,7 @@ class _Work:
 
     def _decompress(self, entry: int, magic: int, payload: memoryview) -> int:
         """How many bytes the payload gave; they are at the start of the arena."""
-        codec = int(self.window.table[scan.ATTRIBUTES, entry]) & batch.CODEC_MASK
+        codec = int(self.window.table.attributes[entry]) & batch.CODEC_MASK
         limit = self.decoder.limits.decompressed_bytes
         while True:
             room = self.scratch.arena.data[:limit]

@@ -19,12 +19,12 @@ from crc32c import crc32c
 from kafkalog import codecs
 from kafkalog.errors import UsageError
 from kafkalog.format import batch, message
+from kafkalog.format.entry_table import EntryTable
 from kafkalog.format.sequence import NO_SEQUENCE
 from kafkalog.kernels import encode_batches as batch_kernel
 from kafkalog.kernels import encode_messages as kernel
 from kafkalog.kernels.bytes import Bytes, Ints
 from kafkalog.kernels.native import NOT_FOUND, crc32c_function, lz4_compress_function
-from kafkalog.kernels.scan import BASE_OFFSET, CRC, FIELD_COUNT, LAST_OFFSET, POSITION, SIZE
 
 from .table_columns import MAX_INT64, NO_FLAGS, NO_INTS, SliceScratch, TableColumns, check_between
 
@@ -42,29 +42,31 @@ FAULTS = {
 
 
 class Run(NamedTuple):
-    """Whole batches one after the other, and their headers as `kernels.scan` reads them, with positions in `data`."""
+    """Whole batches one after the other, and their headers, with positions in `data`."""
 
     data: memoryview
-    fields: Ints
+    entries: EntryTable
 
     def part(self, first: int, last: int) -> Run:
         """The batches from number `first` to before `last`."""
-        fields = self.fields[:, first:last].copy()
-        start = int(fields[POSITION, 0])
-        fields[POSITION] -= start
-        return Run(self.data[start : start + int(fields[POSITION, -1] + fields[SIZE, -1])], fields)
+        entries = self.entries[first:last].copy()
+        start = int(entries.position[0])
+        entries.position -= start
+        return Run(self.data[start : start + int(entries.stop[-1])], entries)
 
     def moved(self, base_offset: int) -> Run:
         """A copy whose first batch begins at `base_offset`, and the others as far behind it as before."""
-        data, fields = np.frombuffer(self.data, np.uint8).copy(), self.fields.copy()
-        fields[[BASE_OFFSET, LAST_OFFSET]] += base_offset - fields[BASE_OFFSET, 0]
-        places = fields[POSITION][:, None] + np.arange(8)
-        data[places] = fields[BASE_OFFSET].astype(">i8").view(np.uint8).reshape(-1, 8)  # no checksum covers it
-        return Run(memoryview(data), fields)  # type: ignore[arg-type]
+        data, entries = np.frombuffer(self.data, np.uint8).copy(), self.entries.copy()
+        distance = base_offset - int(entries.base_offset[0])
+        entries.base_offset += distance
+        entries.last_offset += distance
+        places = entries.position[:, None] + np.arange(8)
+        data[places] = entries.base_offset.astype(">i8").view(np.uint8).reshape(-1, 8)  # no checksum covers it
+        return Run(memoryview(data), entries)  # type: ignore[arg-type]
 
     def batches(self) -> Iterator[memoryview]:
-        for start, size in self.fields[[POSITION, SIZE]].T.tolist():
-            yield self.data[start : start + size]
+        for start, stop in zip(self.entries.position.tolist(), self.entries.stop.tolist(), strict=True):
+            yield self.data[start:stop]
 
 
 def encode_batches(table: pa.Table | pa.RecordBatch, **options: Any) -> Iterator[bytes]:
@@ -287,7 +289,7 @@ class _Rows:
 def _iter_runs(columns: TableColumns, settings: Ints, run_bytes: int) -> Iterator[Run]:
     """The batches of all rows, as the kernel makes them."""
     target = np.empty(run_bytes, np.uint8)
-    fields = np.empty((FIELD_COUNT, RUN_BATCHES), np.int64)
+    entries = EntryTable.with_room(RUN_BATCHES)
     start = 0
     slice_rows = SLICE_ROWS
     while start < columns.rows:
@@ -297,9 +299,11 @@ def _iter_runs(columns: TableColumns, settings: Ints, run_bytes: int) -> Iterato
         is_end = stop == columns.rows
         status, row = batch_kernel.NO_ROOM, 0
         while status == batch_kernel.NO_ROOM:
-            status, row, count, size = batch_kernel.write_batches(part, starts, *headers, row, is_end, settings, target, fields)
+            status, row, count, size = batch_kernel.write_batches(
+                part, starts, *headers, row, is_end, settings, target, entries.fields
+            )
             if count:
-                yield Run(memoryview(target)[:size], fields[:, :count])  # type: ignore[arg-type]
+                yield Run(memoryview(target)[:size], entries[:count])  # type: ignore[arg-type]
             elif status == batch_kernel.NO_ROOM:
                 target = np.empty(2 * len(target), np.uint8)
         if status != kernel.OK:
@@ -330,14 +334,14 @@ def _compressed_by_kernel(runs: Iterator[Run]) -> Iterator[Run]:
     functions = lz4_compress_function(), crc32c_function()
     target = np.empty(0, np.uint8)
     for run in runs:
-        room = batch_kernel.compressed_room(len(run.data), run.fields.shape[1])
+        room = batch_kernel.compressed_room(len(run.data), len(run.entries))
         if len(target) < room:
             target = np.empty(room, np.uint8)
-        fields = run.fields.copy()
-        size = batch_kernel.compress_batches(np.frombuffer(run.data, np.uint8), fields, *functions, target)
-        for batch_size in fields[SIZE].tolist() if size > MAX_INT32 else ():
+        entries = run.entries.copy()
+        size = batch_kernel.compress_batches(np.frombuffer(run.data, np.uint8), entries.fields, *functions, target)
+        for batch_size in entries.size.tolist() if size > MAX_INT32 else ():
             _check_length(batch_size - batch.LOG_OVERHEAD)
-        yield Run(memoryview(target)[:size], fields)  # type: ignore[arg-type]
+        yield Run(memoryview(target)[:size], entries)  # type: ignore[arg-type]
 
 
 def _compressed(run: Run, form: _Form) -> Run:
@@ -352,11 +356,11 @@ def _compressed(run: Run, form: _Form) -> Run:
         parts += *front, checksum.to_bytes(4, "big"), each[batch.CRC_START : batch.HEADER_SIZE], payload
         sizes.append(batch.HEADER_SIZE + len(payload))
         checksums.append(checksum)
-    fields = run.fields.copy()
-    fields[SIZE] = sizes
-    fields[POSITION] = np.cumsum(fields[SIZE]) - fields[SIZE]
-    fields[CRC] = checksums
-    return Run(memoryview(b"".join(parts)), fields)
+    entries = run.entries.copy()
+    entries.size = sizes
+    entries.position = np.cumsum(entries.size) - entries.size
+    entries.crc = checksums
+    return Run(memoryview(b"".join(parts)), entries)
 
 
 def _check_length(length: int) -> int:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from kafkalog import codecs
 from kafkalog.errors import CodecError, CorruptBatch, LimitExceeded, Limits, OutputFull
 from kafkalog.format import batch
-from kafkalog.kernels import scan
+from kafkalog.format.entry_table import EntryTable
 from kafkalog.kernels.bytes import Ints
 
 from .constant import Constants
@@ -47,23 +47,23 @@ class Recoding:
     level: int | None = None
     batch_bytes: int | None = None
 
-    def actions(self, fields: Ints) -> NDArray[np.int64]:
+    def actions(self, entries: EntryTable) -> NDArray[np.int64]:
         """What is done with each entry, told from the headers; one with its own codec at a level may come out as it was."""
-        attributes = fields[scan.ATTRIBUTES]
-        control_or_empty = (attributes & batch.CONTROL != 0) | (fields[scan.COUNT] == 0)
+        attributes = entries.attributes
+        control_or_empty = (attributes & batch.CONTROL != 0) | (entries.record_count == 0)
         other_codec = self.codec is not None and (attributes & batch.CODEC_MASK != self.codec)
         again = self.level is not None and (attributes & batch.CODEC_MASK != codecs.NONE)
         actions = np.where(other_codec | again, COMPRESSED_ANEW, KEPT)
         if self.batch_bytes is not None:
-            actions = np.where(_is_free(fields), ENCODED_ANEW, actions)
+            actions = np.where(_is_free(entries), ENCODED_ANEW, actions)
         actions = np.where(control_or_empty, KEPT, actions)
-        return np.where(fields[scan.MAGIC] < 2, ENCODED_ANEW, actions).astype(np.int64)
+        return np.where(entries.magic < 2, ENCODED_ANEW, actions).astype(np.int64)
 
 
-def _is_free(fields: Ints) -> NDArray[np.bool_]:
+def _is_free(entries: EntryTable) -> NDArray[np.bool_]:
     """Batches whose records may share a batch with others."""
-    whole = fields[scan.COUNT] == fields[scan.LAST_OFFSET] - fields[scan.BASE_OFFSET] + 1
-    free: NDArray[np.bool_] = whole & (fields[scan.PRODUCER_ID] < 0) & (fields[scan.ATTRIBUTES] & UNTOUCHABLE == 0)
+    whole = entries.record_count == entries.last_offset - entries.base_offset + 1
+    free: NDArray[np.bool_] = whole & (entries.producer_id < 0) & (entries.attributes & UNTOUCHABLE == 0)
     return free
 
 
@@ -92,8 +92,8 @@ class Recoder:
 
     def recode(self, window: Window) -> Iterator[bytes | memoryview]:
         """New bytes as far as they are certain, some of them in the window; SegmentError at damage, after what precedes it."""
-        fields = window.fields
-        actions = self.recoding.actions(fields)
+        entries = window.entries
+        actions = self.recoding.actions(entries)
         start = 0
         while start < window.count:
             decoded = self.decoder.decode(window, np.arange(start, window.count), actions[start:] == ENCODED_ANEW)
@@ -101,7 +101,7 @@ class Recoder:
             if decoded.problems:
                 stop = decoded.problems[0].entry
             rows = _DecodedRows(decoded, self.constants)
-            for first, last, kind in self._runs(fields[:, start:stop], actions[start:stop]):
+            for first, last, kind in self._runs(entries[start:stop], actions[start:stop]):
                 if kind.action == ENCODED_ANEW:
                     yield from self._gather(kind, rows.table(start + first, start + last, each_begins=kind.is_set))
                 else:
@@ -117,17 +117,17 @@ class Recoder:
         if gatherer is not None:
             yield from gatherer.finish()
 
-    def _runs(self, fields: Ints, actions: Ints) -> Iterator[tuple[int, int, _Kind]]:
+    def _runs(self, entries: EntryTable, actions: Ints) -> Iterator[tuple[int, int, _Kind]]:
         if not len(actions):
             return
-        old = fields[scan.MAGIC] < 2
-        attributes = fields[scan.ATTRIBUTES]
+        old = entries.magic < 2
+        attributes = entries.attributes
         anew = actions == ENCODED_ANEW
         columns = (
             actions,
             np.where(anew, attributes & batch.CODEC_MASK if self.recoding.codec is None else self.recoding.codec, 0),
-            np.where(anew & (fields[scan.MAGIC] > 0), attributes & batch.LOG_APPEND_TIME, 0),
-            np.where(anew, np.where(old, self.epochs_at(fields[scan.LAST_OFFSET]), fields[scan.LEADER_EPOCH]), 0),
+            np.where(anew & (entries.magic > 0), attributes & batch.LOG_APPEND_TIME, 0),
+            np.where(anew, np.where(old, self.epochs_at(entries.last_offset), entries.leader_epoch), 0),
             old & (attributes & batch.CODEC_MASK != 0) & (self.recoding.batch_bytes is None),
         )
         kinds = np.stack([column.astype(np.int64) for column in columns])
@@ -167,9 +167,9 @@ class Recoder:
         )
 
     def _copied(self, window: Window, first: int, last: int, action: int) -> Iterator[bytes | memoryview]:
-        fields = window.fields
-        starts = fields[scan.POSITION, first:last] - window.position
-        stops = starts + fields[scan.SIZE, first:last]
+        entries = window.entries
+        starts = entries.position[first:last] - window.position
+        stops = starts + entries.size[first:last]
         if action == KEPT:
             yield window.data.data[int(starts[0]) : int(stops[-1])]
             return
@@ -178,7 +178,7 @@ class Recoder:
 
     def _compressed_anew(self, window: Window, entry: int, stored: memoryview) -> bytes:
         """A batch with its records compressed by the codec that is wanted; all else of it stays."""
-        attributes = int(window.fields[scan.ATTRIBUTES, entry])
+        attributes = int(window.entries.attributes[entry])
         records = self._decompressed(window, entry, attributes & batch.CODEC_MASK, stored[batch.HEADER_SIZE :])
         codec = self.recoding.codec if self.recoding.codec is not None else attributes & batch.CODEC_MASK
         payload = codecs.compress(codec, records, level=self.recoding.level if codec != codecs.NONE else None)

@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kafkalog.format import batch
-from kafkalog.kernels import layout, scan
+from kafkalog.format.entry_table import EntryTable
+from kafkalog.kernels import layout
 from kafkalog.kernels.bytes import Ints
 from kafkalog.kernels.decode import expect
 from kafkalog.kernels.decode_messages import MIN_INNER_ENTRY
@@ -30,10 +31,10 @@ class Expectation:
     headers: float = 0.05
     header_bytes: float = 0.25
 
-    def room(self, fields: Ints, payloads: Ints, first: int, wants: int) -> Room:
+    def room(self, entries: EntryTable, payloads: Ints, first: int, wants: int) -> Room:
         """Room for the payloads from `first` on, or some of them; for that one in any case, if its size is known."""
-        total, greatest, records = expect(fields, payloads, first)
-        known_records, known = _known(fields, payloads, first)
+        total, greatest, records = expect(entries.fields, payloads, first)
+        known_records, known = _known(entries, payloads, first)
         # The kernel begins a payload only if all of it fits, whatever it is.
         reserve = max(min(int(greatest * max(self.payload, 1.0)), GROUP_BYTES), known)
         scale = min(total * SLACK, GROUP_BYTES / max(self.values, self.keys, self.payload, 1.0))
@@ -49,16 +50,16 @@ class Expectation:
 
     def learn(self, group: RecordColumns, payloads: Ints) -> None:
         """From a group that was filled from these payloads."""
-        stored = max(int(group.window.table[scan.SIZE, payloads[layout.ENTRY]].sum()), 1)
+        stored = max(int(group.window.table.size[payloads[layout.ENTRY]].sum()), 1)
         self.payload = max(int((payloads[layout.STOP] - payloads[layout.START]).sum()), 1) / stored
         used = group.used()
         self.keys, self.values = used.key_bytes / stored, used.value_bytes / stored
         self.headers, self.header_bytes = used.headers / stored, used.header_bytes / stored
 
 
-def least_room(fields: Ints, payloads: Ints, number: int, wants: int) -> Room:
+def least_room(entries: EntryTable, payloads: Ints, number: int, wants: int) -> Room:
     """What the payload needs by itself, if it is decompressed or never was compressed; less than that if it is not yet."""
-    records, content = _known(fields, payloads, number)
+    records, content = _known(entries, payloads, number)
     return Room(
         records=records,
         key_bytes=content if wants & layout.KEY else 0,
@@ -68,11 +69,11 @@ def least_room(fields: Ints, payloads: Ints, number: int, wants: int) -> Room:
     )
 
 
-def _known(fields: Ints, payloads: Ints, number: int) -> tuple[int, int]:
+def _known(entries: EntryTable, payloads: Ints, number: int) -> tuple[int, int]:
     """(records, bytes of their contents) that a payload holds at most, if it is decompressed or never was compressed."""
     entry = int(payloads[layout.ENTRY, number])
     size = int(payloads[layout.STOP, number] - payloads[layout.START, number])
-    if fields[scan.MAGIC, entry] < 2:
+    if entries.magic[entry] < 2:
         return size // MIN_INNER_ENTRY + 1, size
-    count = min(max(int(fields[scan.COUNT, entry]), 0), size // batch.MIN_RECORD_SIZE)
+    count = min(max(int(entries.record_count[entry]), 0), size // batch.MIN_RECORD_SIZE)
     return count + 1, size - count * layout.LEAST_FRONT

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkalog.errors import CorruptBatch, Limits, SegmentError, TornTail
-from kafkalog.kernels import scan
-from kafkalog.kernels.bytes import Ints
+from kafkalog.format.entry_table import EntryTable
 from kafkalog.kernels.resync import FoundEntry, ResyncBounds, Resynchronizer, find_next_entry
 from kafkalog.storage.store import ByteSource
 
@@ -23,7 +22,7 @@ from .windows import SegmentWalk, Window, WindowBuffers
 class Placement(Protocol):
     """What the layer above knows of an entry's neighbours."""
 
-    def misplaced(self, fields: Ints, file: str) -> list[tuple[int, SegmentError]]:
+    def misplaced(self, table: EntryTable, file: str) -> list[tuple[int, SegmentError]]:
         """Rows that cannot stand where they are; the others count as seen from now on."""
         ...
 
@@ -34,7 +33,7 @@ class Placement(Protocol):
 
 @dataclass
 class SalvagedWindow:
-    """Intact entries of a window (rows of its fields), and the damage found up to its end."""
+    """Intact entries of a window (rows of its table), and the damage found up to its end."""
 
     window: Window | None
     entries: NDArray[np.int64]
@@ -91,7 +90,7 @@ class SalvageWalk:
                 break
             problems.append(error)
         rows = np.flatnonzero(matches[:stop])
-        misplaced = dict(self.placement.misplaced(np.ascontiguousarray(window.fields[:, rows]), window.file))
+        misplaced = dict(self.placement.misplaced(window.entries[rows], window.file))
         problems.extend(misplaced.values())
         kept = np.array([row for number, row in enumerate(rows.tolist()) if number not in misplaced], np.int64)
         salvaged = SalvagedWindow(window, kept, problems)
@@ -100,7 +99,7 @@ class SalvageWalk:
     def _next_is_intact(self, window: Window, matches: NDArray[np.bool_], row: int) -> bool:
         if row + 1 < window.count:
             return bool(matches[row + 1])
-        after = int(window.fields[scan.POSITION, row] + window.fields[scan.SIZE, row])
+        after = window.entries.header(row).stop
         if after == self.stop:
             return True
         found = self.resynchronizer.find(after, self.placement.bounds())
@@ -112,7 +111,7 @@ class SalvageWalk:
         Only offsets that are missing between the two count: an entry stored inside a value stays what it is, a value.
         """
         stop, following = self._boundary_behind(window, row)
-        last = int(window.fields[scan.LAST_OFFSET, row])
+        last = int(window.entries.last_offset[row])
         if last + 1 >= following:
             return None
         bounds = replace(
@@ -120,7 +119,7 @@ class SalvageWalk:
             minimum_offset=max(last, self.placement.bounds().minimum_offset),
             maximum_offset=following - 1,
         )
-        found = find_next_entry(self.source.read_into, int(window.fields[scan.POSITION, row]) + 1, stop, bounds)
+        found = find_next_entry(self.source.read_into, int(window.entries.position[row]) + 1, stop, bounds)
         if found is None or (stop == self.stop and not self._chains_to_the_end(found, bounds)):
             return None
         return bounds
@@ -128,8 +127,9 @@ class SalvageWalk:
     def _boundary_behind(self, window: Window, row: int) -> tuple[int, int]:
         """The position where the entry after this one begins, by its length, and the first offset there."""
         if row + 1 < window.count:
-            return int(window.fields[scan.POSITION, row + 1]), int(window.fields[scan.BASE_OFFSET, row + 1])
-        after = int(window.fields[scan.POSITION, row] + window.fields[scan.SIZE, row])
+            following = window.entries.header(row + 1)
+            return following.position, following.base_offset
+        after = window.entries.header(row).stop
         found = self.resynchronizer.find(after, self.placement.bounds()) if after < self.stop else None
         return after, found.base_offset if found is not None else self.placement.bounds().maximum_offset + 1
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from kafkalog.errors import KafkaLogError, Limits
+from kafkalog.format.entry_front import FRONT_SIZE, SMALLEST_ENTRY, peek_front
+from kafkalog.format.entry_table import EntryTable
 from kafkalog.format.index import read_offset_index
 from kafkalog.kernels import scan
 from kafkalog.storage.store import ByteSource, Store
@@ -50,17 +52,14 @@ def seek_position(
 
 
 def _begins_at_or_before(source: ByteSource, position: int, base_offset: int, offset: int, stop: int, limits: Limits) -> bool:
-    front = source.read(position, min(scan.FRONT, stop - position))
-    if len(front) < scan.FRONT:
+    front = peek_front(source.read(position, min(FRONT_SIZE, stop - position)))
+    if front is None or not SMALLEST_ENTRY <= front.size <= min(limits.batch_bytes, stop - position):
         return False
-    size = int.from_bytes(front[8:12], "big", signed=True) + 12
-    if not 26 <= size <= min(limits.batch_bytes, stop - position):
-        return False
-    data = np.frombuffer(source.read(position, size), np.uint8)
-    fields = np.empty((scan.FIELD_COUNT, 1), np.int64)
-    status, count, _ = scan.scan_window(data, 0, len(data), position, limits.batch_bytes, fields)
+    data = np.frombuffer(source.read(position, front.size), np.uint8)
+    table = EntryTable.with_room(1)
+    status, count, _ = scan.scan_window(data, 0, len(data), position, limits.batch_bytes, table.fields)
     if status != scan.END or count != 1:
         return False
-    first = int(fields[scan.BASE_OFFSET, 0])
-    window = Window(source.path, position, data, fields, count)
+    first = int(table.base_offset[0])
+    window = Window(source.path, position, data, table, count)
     return base_offset <= first <= offset and bool(crc_matches(window, np.arange(1)).all())

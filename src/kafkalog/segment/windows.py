@@ -13,8 +13,11 @@ from numpy.typing import NDArray
 
 from kafkalog.errors import CorruptBatch, LimitExceeded, Limits, SegmentError, StorageError, TornTail
 from kafkalog.format.batch import LOG_OVERHEAD, MAGIC_POSITION
+from kafkalog.format.entry_front import FRONT_SIZE, SMALLEST_ENTRY, peek_length
+from kafkalog.format.entry_table import FACT_COUNT, EntryTable, TableFacts
+from kafkalog.format.integers import MAX_INT32
 from kafkalog.kernels import scan
-from kafkalog.kernels.bytes import Bytes, Ints
+from kafkalog.kernels.bytes import Bytes
 from kafkalog.storage.store import ByteSource
 
 WINDOW_BYTES = 4 << 20
@@ -26,19 +29,19 @@ MAX_FREE = 8
 NO_BYTES: Bytes = np.empty(0, np.uint8)
 
 
-def rows_of(fields: Ints, entries: NDArray[np.int64]) -> Ints:
-    """The columns of these entries (ascending); without a copy when they are all of them."""
-    return fields if len(entries) == fields.shape[1] else fields[:, entries]
+def rows_of(table: EntryTable, entries: NDArray[np.int64]) -> EntryTable:
+    """The headers of these entries (ascending rows); without a copy when they are all of them."""
+    return table if len(entries) == len(table) else table[entries]
 
 
 @dataclass
 class Window:
-    """Whole entries of one file: their bytes, and their headers as the rows of `scan`, with positions in the file."""
+    """Whole entries of one file: their bytes, and their headers, with positions in the file."""
 
     file: str
     position: int
     data: Bytes  # empty once they have been let go
-    table: Ints  # may have room for more entries than `count`
+    table: EntryTable  # may have room for more entries than `count`
     count: int
     size: int = field(init=False)
 
@@ -46,16 +49,15 @@ class Window:
         self.size = len(self.data)
 
     @property
-    def fields(self) -> Ints:
-        return self.table[:, : self.count]
+    def entries(self) -> EntryTable:
+        return self.table[: self.count]
 
     @cached_property
-    def facts(self) -> list[int]:
+    def facts(self) -> TableFacts:
         """What `scan.survey` says of the entries, at least one."""
-        facts = np.empty(scan.FACT_COUNT, np.int64)
-        scan.survey(self.table, self.count, facts)
-        found: list[int] = facts.tolist()
-        return found
+        facts = np.empty(FACT_COUNT, np.int64)
+        scan.survey(self.table.fields, self.count, facts)
+        return TableFacts(*facts.tolist())
 
 
 class WindowBuffers:
@@ -65,12 +67,12 @@ class WindowBuffers:
     """
 
     _free_data: ClassVar[list[Bytes]] = []  # of WINDOW_BYTES each
-    _free_tables: ClassVar[list[Ints]] = []
+    _free_tables: ClassVar[list[EntryTable]] = []
 
     def __init__(self, window_bytes: int = WINDOW_BYTES) -> None:
         self.window_bytes = window_bytes
 
-    def take(self) -> tuple[Bytes, Ints]:
+    def take(self) -> tuple[Bytes, EntryTable]:
         return self._take_data(), self._take_table()
 
     def _take_data(self) -> Bytes:
@@ -79,10 +81,10 @@ class WindowBuffers:
                 return self._free_data.pop()
         return np.empty(self.window_bytes, np.uint8)
 
-    def _take_table(self) -> Ints:
+    def _take_table(self) -> EntryTable:
         with suppress(IndexError):
             return self._free_tables.pop()
-        return np.empty((scan.FIELD_COUNT, TABLE_ENTRIES), np.int64)
+        return EntryTable.with_room(TABLE_ENTRIES)
 
     def let_go(self, window: Window) -> None:
         """The bytes of the window are no longer needed."""
@@ -94,7 +96,7 @@ class WindowBuffers:
     def give_back(self, window: Window) -> None:
         """Neither are its headers."""
         self.let_go(window)
-        if window.table.shape[1] == TABLE_ENTRIES and len(self._free_tables) < MAX_FREE:
+        if len(window.table) == TABLE_ENTRIES and len(self._free_tables) < MAX_FREE:
             self._free_tables.append(window.table)
 
 
@@ -112,8 +114,8 @@ class SegmentWalk:
     def windows(self, buffers: WindowBuffers) -> Iterator[Window]:
         """Windows with the bytes of their entries."""
         while self.position < self.stop:
-            data, fields = buffers.take()
-            window, status = self._read_window(data, fields)
+            data, table = buffers.take()
+            window, status = self._read_window(data, table)
             if window.count:
                 yield window
             else:
@@ -122,12 +124,12 @@ class SegmentWalk:
                 self.problem = explain_stop(self.source, self.position, self.stop, status, self.limits)
                 return
 
-    def _read_window(self, data: Bytes, fields: Ints) -> tuple[Window, int]:
+    def _read_window(self, data: Bytes, table: EntryTable) -> tuple[Window, int]:
         position = self.position
         size = min(len(data), self.stop - position)
         while True:
             have = self.source.read_into(position, data.data[:size])
-            status, count, at = scan.scan_window(data, 0, have, position, self.limits.batch_bytes, fields)
+            status, count, at = scan.scan_window(data, 0, have, position, self.limits.batch_bytes, table.fields)
             if status != scan.NEED_BYTES or position + have >= self.stop:
                 break
             if count:  # the entry cut by the end of the window opens the next one
@@ -137,14 +139,16 @@ class SegmentWalk:
             if size > self.stop - position:
                 break
         self.position = position + at
-        return Window(self.source.path, position, data[:at], fields, count), status
+        return Window(self.source.path, position, data[:at], table, count), status
 
     def _grow(self, data: Bytes, position: int) -> tuple[Bytes, int]:
         """A buffer that holds the whole entry at `position`, whose length is within the limit."""
-        size = int.from_bytes(data[8:12].tobytes(), "big") + LOG_OVERHEAD
+        length = peek_length(data.data)
+        # Bytes that a file which shrinks no longer gives may say anything.
+        size = LOG_OVERHEAD + (length if length is not None and length >= 0 else MAX_INT32)
         return (np.empty(size, np.uint8) if size > len(data) else data), size
 
-    def headers(self) -> Iterator[Ints]:
+    def headers(self) -> Iterator[EntryTable]:
         """Tables of headers only; what lies between them is not read where that pays."""
         descriptor = self.source.fileno()
         if descriptor is not None:
@@ -152,15 +156,15 @@ class SegmentWalk:
         else:
             yield from self._headers_by_ranges()
 
-    def _headers_of_file(self, descriptor: int) -> Iterator[Ints]:
+    def _headers_of_file(self, descriptor: int) -> Iterator[EntryTable]:
         chunk = np.empty(HEADER_CHUNK, np.uint8)
         while self.position < self.stop:
-            fields = np.empty((scan.FIELD_COUNT, TABLE_ENTRIES), np.int64)
+            table = EntryTable.with_room(TABLE_ENTRIES)
             status, count, self.position = scan.scan_file(
-                descriptor, self.position, self.stop, self.limits.batch_bytes, chunk, fields
+                descriptor, self.position, self.stop, self.limits.batch_bytes, chunk, table.fields
             )
             if count:
-                yield fields[:, :count]
+                yield table[:count]
             if status == scan.READ_FAILED:
                 self.source.read(self.position, HEADER_CHUNK)  # raises the error that belongs to it
                 raise StorageError(f"{self.source.path}: cannot read at byte {self.position}", file=self.source.path)
@@ -168,23 +172,25 @@ class SegmentWalk:
                 self.problem = explain_stop(self.source, self.position, self.stop, status, self.limits)
                 return
 
-    def _headers_by_ranges(self) -> Iterator[Ints]:
+    def _headers_by_ranges(self) -> Iterator[EntryTable]:
         """For stores where each read is a request: read through small gaps, ask anew behind large ones."""
         chunk_bytes = self.source.minimum_gap
         while self.position < self.stop:
-            fields = np.empty((scan.FIELD_COUNT, TABLE_ENTRIES), np.int64)
-            count, status = self._scan_ranges(chunk_bytes, fields)
+            table = EntryTable.with_room(TABLE_ENTRIES)
+            count, status = self._scan_ranges(chunk_bytes, table)
             if count:
-                yield fields[:, :count]
+                yield table[:count]
             if status not in (scan.END, scan.TABLE_FULL):
                 self.problem = explain_stop(self.source, self.position, self.stop, status, self.limits)
                 return
 
-    def _scan_ranges(self, chunk_bytes: int, fields: Ints) -> tuple[int, int]:
+    def _scan_ranges(self, chunk_bytes: int, table: EntryTable) -> tuple[int, int]:
         count = 0
-        while self.position < self.stop and count < fields.shape[1]:
+        while self.position < self.stop and count < len(table):
             chunk = np.frombuffer(self.source.read(self.position, min(chunk_bytes, self.stop - self.position)), np.uint8)
-            status, found, at = scan.scan_headers(chunk, self.position, self.stop, self.limits.batch_bytes, fields[:, count:])
+            status, found, at = scan.scan_headers(
+                chunk, self.position, self.stop, self.limits.batch_bytes, table.fields[:, count:]
+            )
             count += found
             self.position += at
             if status != scan.NEED_BYTES or found == 0:
@@ -195,8 +201,8 @@ class SegmentWalk:
 def explain_stop(source: ByteSource, position: int, stop: int, status: int, limits: Limits) -> SegmentError:
     """The error that belongs to the status of a walk; the file is looked at again to tell a tail from damage."""
     length = stop - position
-    front = source.read(position, min(scan.FRONT, length))
-    stored = int.from_bytes(front[8:12], "big", signed=True) if len(front) >= LOG_OVERHEAD else None
+    front = source.read(position, min(FRONT_SIZE, length))
+    stored = peek_length(front)
     place: dict[str, Any] = {"file": source.path, "position": position, "length": length}
     if status == scan.ZEROS or not any(front):
         if is_zero(source, position, stop):
@@ -204,7 +210,7 @@ def explain_stop(source: ByteSource, position: int, stop: int, status: int, limi
         return CorruptBatch("torn-write", **place, found="zeros where an entry should begin")
     # As Kafka's own reader: a length that reaches beyond the file ends it, whatever else the bytes say.
     if status == scan.NEED_BYTES or (stored is not None and stored + LOG_OVERHEAD > length):
-        wanted = f"{stored + LOG_OVERHEAD} bytes" if stored is not None else "an entry of at least 26 bytes"
+        wanted = f"{stored + LOG_OVERHEAD} bytes" if stored is not None else f"an entry of at least {SMALLEST_ENTRY} bytes"
         return TornTail("torn", **place, at_tail=True, expected=wanted, found=f"{length} bytes")
     if status == scan.BAD_MAGIC:
         return CorruptBatch("magic", **place, expected="0, 1 or 2", found=front[MAGIC_POSITION])

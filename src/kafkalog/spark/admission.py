@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping
 
 from kafkalog.errors import Limits
-from kafkalog.kernels import scan
 from kafkalog.log.partition import Partition, Segment
 from kafkalog.segment.seek import seek_position
 from kafkalog.segment.windows import SegmentWalk
@@ -58,11 +57,11 @@ class _Begin:
         index = segment.siblings.get("index")
         path = index.path if index else None
         position = seek_position(source, self.partition.store, path, segment.base_offset, self.offset, Limits())
-        for fields in SegmentWalk(source, position, _stop(segment), Limits()).headers():
-            reached = fields[scan.LAST_OFFSET] >= self.offset
+        for entries in SegmentWalk(source, position, _stop(segment), Limits()).headers():
+            reached = entries.last_offset >= self.offset
             if reached.any():
-                return int(fields[scan.POSITION, reached.argmax()])
-            position = int(fields[scan.POSITION, -1] + fields[scan.SIZE, -1])
+                return int(entries.position[reached.argmax()])
+            position = entries.header(-1).stop
         return position
 
     def offset_after(self, share: int) -> int:
@@ -90,12 +89,12 @@ def _stop(segment: Segment) -> int:
 
 def _last_offset(source: ByteSource, position: int, stop: int) -> int:
     last = -1
-    for fields in SegmentWalk(source, position, stop, Limits()).headers():
-        last = int(fields[scan.LAST_OFFSET, -1])
+    for entries in SegmentWalk(source, position, stop, Limits()).headers():
+        last = int(entries.last_offset[-1])
     return last
 
 
 def _first_offset(source: ByteSource, position: int, stop: int) -> int:
-    for fields in SegmentWalk(source, position, stop, Limits()).headers():
-        return int(fields[scan.LAST_OFFSET, 0])
+    for entries in SegmentWalk(source, position, stop, Limits()).headers():
+        return int(entries.last_offset[0])
     return -1

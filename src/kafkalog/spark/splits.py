@@ -208,10 +208,9 @@ def _index_entries(partition: Partition, segment: Segment) -> Entries:
 
 def _walked_positions(source: ByteSource) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Where the entries of a local segment without an index begin, as far as they can be followed."""
-    from kafkalog.kernels import scan  # loads Numba
     from kafkalog.segment.windows import SegmentWalk
 
-    found = [fields[scan.POSITION].copy() for fields in SegmentWalk(source, 0, source.size, Limits()).headers()]
+    found = [table.position.copy() for table in SegmentWalk(source, 0, source.size, Limits()).headers()]
     positions = np.concatenate(found) if found else np.empty(0, np.int64)
     return positions[positions > 0]
 

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from kafkalog.errors import path_text
 from kafkalog.format import batch
+from kafkalog.format.entry_table import EntryTable
 from kafkalog.format.sequence import MAX_SEQUENCE, NO_SEQUENCE
-from kafkalog.kernels import scan
-from kafkalog.kernels.bytes import Ints
 from kafkalog.log.batches import BatchHeaders, read_batches
 from kafkalog.log.partition import Partition
 from kafkalog.log.reading import ReadOptions
@@ -23,18 +22,18 @@ from kafkalog.segment.constant import Constants
 
 from .schemas import record_batch
 
-STORED: dict[str, tuple[int, Any]] = {
-    "position": (scan.POSITION, np.int64),
-    "size": (scan.SIZE, np.int64),
-    "magic": (scan.MAGIC, np.int8),
-    "last_offset": (scan.LAST_OFFSET, np.int64),
-    "crc": (scan.CRC, np.int64),
-    "base_timestamp_ms": (scan.BASE_TIMESTAMP, np.int64),
-    "max_timestamp_ms": (scan.MAX_TIMESTAMP, np.int64),
-    "producer_id": (scan.PRODUCER_ID, np.int64),
-    "producer_epoch": (scan.PRODUCER_EPOCH, np.int16),
-    "base_sequence": (scan.BASE_SEQUENCE, np.int32),
-    "leader_epoch": (scan.LEADER_EPOCH, np.int32),
+STORED: dict[str, tuple[str, Any]] = {
+    "position": ("position", np.int64),
+    "size": ("size", np.int64),
+    "magic": ("magic", np.int8),
+    "last_offset": ("last_offset", np.int64),
+    "crc": ("crc", np.int64),
+    "base_timestamp_ms": ("base_timestamp", np.int64),
+    "max_timestamp_ms": ("max_timestamp", np.int64),
+    "producer_id": ("producer_id", np.int64),
+    "producer_epoch": ("producer_epoch", np.int16),
+    "base_sequence": ("base_sequence", np.int32),
+    "leader_epoch": ("leader_epoch", np.int32),
 }
 
 
@@ -45,11 +44,11 @@ def batch_batches(
     constants = Constants()
     for found in read_batches(partitions, options, report):
         arrays = [_column(found, name, constants) for name in schema.names]
-        yield record_batch(arrays, schema, found.fields.shape[1])
+        yield record_batch(arrays, schema, len(found.entries))
 
 
 def _column(found: BatchHeaders, name: str, constants: Constants) -> pa.Array:
-    rows = found.fields.shape[1]
+    rows = len(found.entries)
     if name == "topic":
         return constants.array(path_text(found.partition.topic), pa.string(), rows)
     if name == "partition":
@@ -62,9 +61,9 @@ def _column(found: BatchHeaders, name: str, constants: Constants) -> pa.Array:
         assert found.crc_valid is not None
         return pa.array(found.crc_valid)
     if name in STORED:
-        row, dtype = STORED[name]
-        return pa.array(found.fields[row].astype(dtype, copy=False))
-    return DERIVED[name](found.fields)
+        column, dtype = STORED[name]
+        return pa.array(found.entries.column(column).astype(dtype, copy=False))
+    return DERIVED[name](found.entries)
 
 
 def _nullable(values: NDArray[Any], valid: NDArray[np.bool_]) -> pa.Array:
@@ -73,29 +72,29 @@ def _nullable(values: NDArray[Any], valid: NDArray[np.bool_]) -> pa.Array:
     return pa.Array.from_buffers(array.type, len(values), [bitmap, array.buffers()[1]], nulls)
 
 
-def _record_count(fields: Ints) -> pa.Array:
-    return _nullable(fields[scan.COUNT].astype(np.int32), fields[scan.MAGIC] == 2)
+def _record_count(entries: EntryTable) -> pa.Array:
+    return _nullable(entries.record_count.astype(np.int32), entries.magic == 2)
 
 
-def _delete_horizon(fields: Ints) -> pa.Array:
-    flagged = (fields[scan.ATTRIBUTES] & batch.DELETE_HORIZON != 0) & (fields[scan.MAGIC] == 2)
-    return _nullable(fields[scan.BASE_TIMESTAMP], flagged)
+def _delete_horizon(entries: EntryTable) -> pa.Array:
+    flagged = (entries.attributes & batch.DELETE_HORIZON != 0) & (entries.magic == 2)
+    return _nullable(entries.base_timestamp, flagged)
 
 
-def _last_sequence(fields: Ints) -> pa.Array:
-    base = fields[scan.BASE_SEQUENCE]
-    last = (base + fields[scan.LAST_OFFSET] - fields[scan.BASE_OFFSET]) & MAX_SEQUENCE
+def _last_sequence(entries: EntryTable) -> pa.Array:
+    base = entries.base_sequence
+    last = (base + entries.last_offset - entries.base_offset) & MAX_SEQUENCE
     return pa.array(np.where(base < 0, NO_SEQUENCE, last).astype(np.int32))
 
 
-def _flag(mask: int) -> Callable[[Ints], pa.Array]:
-    return lambda fields: pa.array((fields[scan.ATTRIBUTES] & mask != 0) & (fields[scan.MAGIC] == 2))
+def _flag(mask: int) -> Callable[[EntryTable], pa.Array]:
+    return lambda entries: pa.array((entries.attributes & mask != 0) & (entries.magic == 2))
 
 
-DERIVED: dict[str, Callable[[Ints], pa.Array]] = {
+DERIVED: dict[str, Callable[[EntryTable], pa.Array]] = {
     "record_count": _record_count,
-    "codec": lambda fields: codec_names(fields[scan.ATTRIBUTES]),
-    "timestamp_type": lambda fields: pa.array(timestamp_types(fields)),
+    "codec": lambda entries: codec_names(entries.attributes),
+    "timestamp_type": lambda entries: pa.array(timestamp_types(entries)),
     "is_transactional": _flag(batch.TRANSACTIONAL),
     "is_control": _flag(batch.CONTROL),
     "delete_horizon_ms": _delete_horizon,

@@ -19,6 +19,7 @@ from kafkalog.engine.config import LogConfig
 from kafkalog.engine.schedule import SystemClock
 from kafkalog.errors import Limits, SegmentError, TornTail, UsageError
 from kafkalog.format import batch, names
+from kafkalog.format.entry_table import EntryTable
 from kafkalog.kernels import scan
 from kafkalog.kernels.bytes import Ints
 from kafkalog.log.partition import SMALL_FILE, Partition, Segment
@@ -145,7 +146,7 @@ class _Block(NamedTuple):
 
     base_offset: int
     data: bytearray
-    fields: Ints
+    entries: EntryTable
 
 
 class _Conversion:
@@ -166,17 +167,17 @@ class _Conversion:
         """Count, from headers alone, what is to be done."""
         result = self.result
         for segment in self.partition.segments:
-            for fields in self._headers(segment):
-                actions = np.bincount(self.recoding.actions(fields), minlength=3)
+            for table in self._headers(segment):
+                actions = np.bincount(self.recoding.actions(table), minlength=3)
                 result.to_keep += int(actions[KEPT])
                 result.to_compress += int(actions[COMPRESSED_ANEW])
                 result.to_encode += int(actions[ENCODED_ANEW])
-                result.entries += fields.shape[1]
-                result.size += int(fields[scan.SIZE].sum())
-                _count_formats(fields, result.formats)
+                result.entries += len(table)
+                result.size += int(table.size.sum())
+                _count_formats(table, result.formats)
         result.segments = len(self.partition.segments)
 
-    def _headers(self, segment: Segment) -> Iterator[Ints]:
+    def _headers(self, segment: Segment) -> Iterator[EntryTable]:
         with self.partition.open_log(segment) as source:
             walk = SegmentWalk(source, 0, source.size, self.limits)
             yield from walk.headers()
@@ -195,16 +196,16 @@ class _Conversion:
     def _blocks(self, segment: Segment) -> Iterator[_Block]:
         """The new log of a segment; one that would become larger than a file can be goes on as another."""
         base_offset, size = segment.base_offset, 0
-        yield _Block(base_offset, bytearray(), np.empty((scan.FIELD_COUNT, 0), np.int64))
+        yield _Block(base_offset, bytearray(), EntryTable.with_room(0))
         for data in self._recoded(segment):
             is_full = size + len(data) > MAX_LOG_BYTES
-            fields = _headers_of(data, 0 if is_full else size, self.limits)
+            table = _headers_of(data, 0 if is_full else size, self.limits)
             if is_full:
-                base_offset, size = int(fields[scan.BASE_OFFSET, 0]), 0
+                base_offset, size = int(table.base_offset[0]), 0
             size += len(data)
-            self.result.new_batches += fields.shape[1]
+            self.result.new_batches += len(table)
             self.result.new_size += len(data)
-            yield _Block(base_offset, data, fields)
+            yield _Block(base_offset, data, table)
 
     def _recoded(self, segment: Segment) -> Iterator[bytearray]:
         recoder = Recoder(self.recoding, self.limits, self._epochs_at)
@@ -278,7 +279,7 @@ class _Conversion:
                 self.result.new_size += segment.log.size
 
     def _changes(self, segment: Segment) -> bool:
-        return any((self.recoding.actions(fields) != KEPT).any() for fields in self._headers(segment))
+        return any((self.recoding.actions(table) != KEPT).any() for table in self._headers(segment))
 
     def change_in_place(self, fs: Fs) -> None:
         """Replace the segments that change; the caller holds the folder."""
@@ -316,7 +317,7 @@ class _Conversion:
 
 def _fed(builder: SideFileBuilder, blocks: Iterable[_Block]) -> Iterator[bytearray]:
     for block in blocks:
-        builder.add(block.fields)
+        builder.add(block.entries)
         yield block.data
 
 
@@ -324,7 +325,7 @@ def _indexed(index: IndexBuilder, blocks: Iterable[_Block]) -> Iterator[bytearra
     for block in blocks:
         if block.base_offset != index.base_offset:
             raise UsageError(f"the segment of offset {index.base_offset} would become larger than a file can be; use --out")
-        index.add(block.fields)
+        index.add(block.entries)
         yield block.data
 
 
@@ -335,21 +336,21 @@ def _parts_of(fs: Fs, path: str) -> Iterator[bytes]:
         position += len(part)
 
 
-def _headers_of(data: bytearray, position: int, limits: Limits) -> Ints:
+def _headers_of(data: bytearray, position: int, limits: Limits) -> EntryTable:
     """The headers of the batches in `data`, which will lie at `position` of a file."""
     content = np.frombuffer(data, np.uint8)
     found, at = [], 0
     while at < len(content):
-        fields = np.empty((scan.FIELD_COUNT, HEADERS_AT_ONCE), np.int64)
-        _, count, end = scan.scan_window(content, at, len(content), position, limits.batch_bytes, fields)
+        table = EntryTable.with_room(HEADERS_AT_ONCE)
+        _, count, end = scan.scan_window(content, at, len(content), position, limits.batch_bytes, table.fields)
         assert count, "what was just written can be read"
-        found.append(fields[:, :count])
+        found.append(table[:count])
         at = end
-    return np.concatenate(found, axis=1)
+    return EntryTable.joined(found)
 
 
-def _count_formats(fields: Ints, formats: dict[str, int]) -> None:
-    kinds = fields[scan.MAGIC] * (batch.CODEC_MASK + 1) + (fields[scan.ATTRIBUTES] & batch.CODEC_MASK)
+def _count_formats(table: EntryTable, formats: dict[str, int]) -> None:
+    kinds = table.magic * (batch.CODEC_MASK + 1) + (table.attributes & batch.CODEC_MASK)
     for kind, count in zip(*np.unique(kinds, return_counts=True), strict=True):
         magic, codec = divmod(int(kind), batch.CODEC_MASK + 1)
         name = f"v{magic} {batch.CODEC_NAMES[codec] if codec < len(batch.CODEC_NAMES) else 'unknown'}"

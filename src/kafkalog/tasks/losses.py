@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kafkalog.errors import Limits
-from kafkalog.kernels import scan
-from kafkalog.kernels.bytes import Ints
+from kafkalog.format.entry_table import EntryTable
 from kafkalog.log.partition import Partition
 from kafkalog.log.replicas import Kept, Lost, MergeOptions, SalvagedLog
 from kafkalog.log.report import ReadReport
@@ -32,13 +31,13 @@ class Loss:
     is_exact: bool = True
     damaged: list[Lost] = field(default_factory=list)
 
-    def add(self, fields: Ints) -> None:
+    def add(self, entries: EntryTable) -> None:
         """Count the entries that lie in it, as a whole or in part."""
-        last = fields[scan.LAST_OFFSET]
-        first = np.where(fields[scan.MAGIC] < 2, last, fields[scan.BASE_OFFSET])
+        last = entries.last_offset
+        first = np.where(entries.magic < 2, last, entries.base_offset)
         inside = (last >= self.first_offset) & (first <= self.last_offset)
         self.is_exact &= not bool((inside & ((first < self.first_offset) | (last > self.last_offset))).any())
-        records = count_records(fields[:, inside])
+        records = count_records(entries[inside])
         self.records = None if self.records is None or records is None else self.records + records
 
 
@@ -49,8 +48,8 @@ def find_loss(partition: Partition, first_offset: int, stop_offset: int, size: i
         if segment.base_offset >= stop_offset or (segment.next_base_offset or stop_offset) <= first_offset:
             continue
         with partition.open_log(segment) as source:
-            for fields in SegmentWalk(source, 0, source.size, Limits()).headers():
-                loss.add(fields)
+            for entries in SegmentWalk(source, 0, source.size, Limits()).headers():
+                loss.add(entries)
     return loss
 
 
@@ -63,5 +62,5 @@ def find_damaged_loss(partition: Partition, first_offset: int, size: int) -> Los
     ends = [piece.last_offset for piece in pieces if piece.last_offset is not None]
     loss = Loss(first_offset, max([first_offset, *ends]), size, damaged=damaged)
     for piece in kept:
-        loss.add(piece.run.fields)
+        loss.add(piece.run.entries)
     return loss

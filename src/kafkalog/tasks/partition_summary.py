@@ -11,9 +11,9 @@ import numpy as np
 from kafkalog import codecs
 from kafkalog.errors import KafkaLogError, Limits, SegmentError, StorageError, TornTail
 from kafkalog.format import batch
+from kafkalog.format.entry_table import EntryTable
 from kafkalog.format.names import MAX_OFFSET
 from kafkalog.kernels import scan
-from kafkalog.kernels.bytes import Ints
 from kafkalog.log.order import header_bases
 from kafkalog.log.partition import Partition, Segment
 from kafkalog.segment.seek import seek_position
@@ -68,14 +68,14 @@ class Found:
     def record_count(self) -> int | None:
         return sum(self.formats.values(), FormatShare()).records
 
-    def see(self, fields: Ints) -> None:
+    def see(self, entries: EntryTable) -> None:
         """Take in entries."""
-        self.magics.update(np.unique(fields[scan.MAGIC]).tolist())
-        self.codec_ids.update(np.unique(fields[scan.ATTRIBUTES] & batch.CODEC_MASK).tolist())
-        self.epochs.update(np.unique(fields[scan.LEADER_EPOCH][fields[scan.MAGIC] == 2]).tolist())
+        self.magics.update(np.unique(entries.magic).tolist())
+        self.codec_ids.update(np.unique(entries.attributes & batch.CODEC_MASK).tolist())
+        self.epochs.update(np.unique(entries.leader_epoch[entries.magic == 2]).tolist())
         self.epochs.discard(-1)
         # A base timestamp may be a delete horizon; the largest timestamp of a batch never is.
-        times = fields[scan.MAX_TIMESTAMP][fields[scan.MAX_TIMESTAMP] >= 0]
+        times = entries.max_timestamp[entries.max_timestamp >= 0]
         if len(times):
             first, last = int(times.min()), int(times.max())
             self.first_timestamp_ms = first if self.first_timestamp_ms is None else min(self.first_timestamp_ms, first)
@@ -131,7 +131,7 @@ def glance_at(partition: Partition, limits: Limits, found: Found, places: int = 
 
 
 def _see_ends(partition: Partition, limits: Limits, found: Found) -> None:
-    firsts: list[Ints] = []
+    firsts: list[EntryTable] = []
     for segment in partition.segments:
         if not segment.log.size:
             continue
@@ -139,7 +139,7 @@ def _see_ends(partition: Partition, limits: Limits, found: Found) -> None:
             if source is not None:
                 firsts += _first_entry(segment, source, limits, found)
     if firsts:
-        found.see(np.concatenate(firsts, axis=1))
+        found.see(EntryTable.joined(firsts))
     for segment in reversed(partition.segments):
         with _opened(partition, segment, found) as source:
             if source is not None:
@@ -150,19 +150,19 @@ def _see_ends(partition: Partition, limits: Limits, found: Found) -> None:
         found.end_offset = partition.start_offset
 
 
-def _first_entry(segment: Segment, source: ByteSource, limits: Limits, found: Found) -> list[Ints]:
+def _first_entry(segment: Segment, source: ByteSource, limits: Limits, found: Found) -> list[EntryTable]:
     """The header that a segment begins with, if it does."""
     chunk = np.frombuffer(source.read(0, min(scan.CONTROL_PEEK, source.size)), np.uint8)
-    fields = np.empty((scan.FIELD_COUNT, 1), np.int64)
-    status, count, _ = scan.scan_headers(chunk, 0, source.size, limits.batch_bytes, fields)
+    entries = EntryTable.with_room(1)
+    status, count, _ = scan.scan_headers(chunk, 0, source.size, limits.batch_bytes, entries.fields)
     if not count:
         if not segment.is_newest:  # the end of the newest is looked at anyway
             found.see_end(segment, None, explain_stop(source, 0, source.size, status, limits))
         return []
-    first = int(fields[scan.BASE_OFFSET, 0])
+    first = int(entries.base_offset[0])
     if first < segment.base_offset:
         found.problems.append(f"{source.path}: begins with offset {first}, before the one in its name")
-    return [fields]
+    return [entries]
 
 
 def _see_last(partition: Partition, segment: Segment, source: ByteSource, limits: Limits, found: Found) -> None:
@@ -171,11 +171,11 @@ def _see_last(partition: Partition, segment: Segment, source: ByteSource, limits
     start = seek_position(source, partition.store, hint, segment.base_offset, MAX_OFFSET, limits)
     walk = SegmentWalk(source, start, source.size, limits)
     last = None
-    for fields in walk.headers():
-        last = fields[:, -1:]
+    for entries in walk.headers():
+        last = entries[-1:]
     if last is not None:
         found.see(last)
-    found.see_end(segment, int(last[scan.LAST_OFFSET, 0]) if last is not None else None, walk.problem)
+    found.see_end(segment, int(last.last_offset[0]) if last is not None else None, walk.problem)
 
 
 # All headers
@@ -204,19 +204,19 @@ def _scan_segment(segment: Segment, source: ByteSource, limits: Limits, found: F
     walk = SegmentWalk(source, 0, source.size, limits)
     has_sets = False
     last = None
-    for fields in walk.headers():
-        found.see(fields)
-        for magic in np.unique(fields[scan.MAGIC]).tolist():
-            found.formats[magic] = found.formats.get(magic, FormatShare()) + _share(fields[:, fields[scan.MAGIC] == magic])
-        has_sets |= bool((header_bases(fields) < 0).any())
-        last = int(fields[scan.LAST_OFFSET].max())
+    for entries in walk.headers():
+        found.see(entries)
+        for magic in np.unique(entries.magic).tolist():
+            found.formats[magic] = found.formats.get(magic, FormatShare()) + _share(entries[entries.magic == magic])
+        has_sets |= bool((header_bases(entries) < 0).any())
+        last = int(entries.last_offset.max())
     found.see_end(segment, last, walk.problem)
     if measure or has_sets:
         measure_entries(source, 0, walk.position, limits, found.measured, sets_only=not measure)
     return is_end(walk)
 
 
-def _share(fields: Ints) -> FormatShare:
+def _share(entries: EntryTable) -> FormatShare:
     """Entries of one format; sets of v0 and v1 count as no record yet."""
-    counts = np.where(fields[scan.MAGIC] == 2, np.maximum(fields[scan.COUNT], 0), header_bases(fields) >= 0)
-    return FormatShare(int(fields[scan.SIZE].sum()), fields.shape[1], int(counts.sum()))
+    counts = np.where(entries.magic == 2, np.maximum(entries.record_count, 0), header_bases(entries) >= 0)
+    return FormatShare(int(entries.size.sum()), len(entries), int(counts.sum()))

@@ -11,7 +11,6 @@ from kafkalog.errors import KafkaLogError, Limits, NoLogs, StorageError, UsageEr
 from kafkalog.format import names
 from kafkalog.format.checkpoint import decode_partition_metadata
 from kafkalog.format.index import read_offset_index
-from kafkalog.kernels import scan
 from kafkalog.log.choosing import choose, live_partitions
 from kafkalog.log.folders import find_partitions
 from kafkalog.log.partition import SMALL_FILE, Partition, Segment
@@ -139,8 +138,8 @@ def _narrow(bounds: IntervalBounds, partition: Partition, segment: Segment, limi
     try:
         indexed = read_offset_index(partition.store.read_small(index.path, SMALL_FILE), segment.base_offset)["position"]
         with partition.open_log(segment) as source:
-            for fields in SegmentWalk(source, 0, source.size, limits).headers():
-                bounds.narrow(fields[scan.POSITION], indexed)
+            for entries in SegmentWalk(source, 0, source.size, limits).headers():
+                bounds.narrow(entries.position, indexed)
                 return  # the first table of headers tells enough
     except KafkaLogError:
         return

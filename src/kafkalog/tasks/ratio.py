@@ -10,8 +10,8 @@ import numpy as np
 
 from kafkalog.errors import KafkaLogError, Limits, TornTail
 from kafkalog.format import batch
+from kafkalog.format.entry_table import EntryTable
 from kafkalog.format.index import OFFSET_INDEX_ENTRY
-from kafkalog.kernels import scan
 from kafkalog.kernels.bytes import Ints
 from kafkalog.kernels.resync import ResyncBounds, find_next_entry
 from kafkalog.log.order import header_bases
@@ -51,22 +51,22 @@ class Measured:
     def ratio(self) -> float | None:
         return self.raw_bytes / self.stored_bytes if self.stored_bytes else None
 
-    def take_plain(self, fields: Ints, compressed: Ints) -> None:
+    def take_plain(self, table: EntryTable, compressed: Ints) -> None:
         """Entries of a window, but for the compressed ones."""
-        plain = np.delete(fields[scan.SIZE], compressed)
+        plain = np.delete(table.size, compressed)
         self._add(int(plain.sum()), int(plain.sum()), len(plain))
 
-    def take(self, fields: Ints, decoded: DecodedWindow) -> None:
+    def take(self, table: EntryTable, decoded: DecodedWindow) -> None:
         """Compressed entries of a window, decoded; what is damaged does not count."""
         for group in decoded.groups:
-            magics = group.entry_fields[scan.MAGIC]
+            magics = group.entry_table.magic
             # A set of v0 or v1 would be its messages.
             raw = group.payload_sizes + np.where(magics == 2, batch.HEADER_SIZE, 0)
-            self._add(int(group.entry_fields[scan.SIZE].sum()), int(raw.sum()), len(magics))
+            self._add(int(group.entry_table.size.sum()), int(raw.sum()), len(magics))
             for magic in (0, 1):
                 self._count_records(magic, int(group.row_counts[magics == magic].sum()))
         for problem in decoded.problems:
-            self._count_records(int(fields[scan.MAGIC, problem.entry]), None)
+            self._count_records(int(table.magic[problem.entry]), None)
             if problem.error.reason != "crc":  # what an index names may be no entry at all; and `ls` is not `verify`
                 self.problems.append(str(problem.error))
 
@@ -90,12 +90,12 @@ def measure_entries(
     buffers = WindowBuffers()
     walk = SegmentWalk(source, start, stop, limits)
     for window in walk.windows(buffers):
-        fields = window.fields
-        is_compressed = header_bases(fields) < 0 if sets_only else fields[scan.ATTRIBUTES] & batch.CODEC_MASK != 0
+        table = window.entries
+        is_compressed = header_bases(table) < 0 if sets_only else table.attributes & batch.CODEC_MASK != 0
         compressed = np.flatnonzero(is_compressed)
-        measured.take_plain(fields, compressed)
+        measured.take_plain(table, compressed)
         for decoded, _ in decoder.decode_in_parts(window, compressed):
-            measured.take(fields, decoded)
+            measured.take(table, decoded)
         buffers.give_back(window)
     return walk
 

@@ -14,8 +14,7 @@ import numpy as np
 
 from kafkalog.errors import SegmentChanged, StorageError, UsageError
 from kafkalog.format import batch, names
-from kafkalog.kernels import scan
-from kafkalog.kernels.bytes import Ints
+from kafkalog.format.entry_table import EntryTable
 from kafkalog.log.partition import Partition, Segment
 from kafkalog.log.rebuild import RebuildOptions, SideFileBuilder
 from kafkalog.log.replicas import Kept, Lost, MergeOptions, SalvagedLog, newest_first
@@ -168,13 +167,13 @@ class _Salvage:
             output.write(name, [content])
 
     def _count(self, piece: Kept) -> None:
-        result, fields = self.result, piece.run.fields
+        result, entries = self.result, piece.run.entries
         size = piece.run.stop - piece.run.start
         if result.first_offset is None:
             result.first_offset = piece.first_offset
-        result.kept_batches += fields.shape[1]
+        result.kept_batches += len(entries)
         result.kept_bytes += size
-        records = count_records(fields)
+        records = count_records(entries)
         result.kept_records = None if result.kept_records is None or records is None else result.kept_records + records
         taken = Taken(piece.run.file, piece.run.start, size, piece.first_offset, piece.last_offset)
         if piece.filled:
@@ -184,13 +183,13 @@ class _Salvage:
         self.progress(size)
 
 
-def count_records(fields: Ints) -> int | None:
+def count_records(entries: EntryTable) -> int | None:
     """How many records entries have by their headers, without control records; None where compressed v0/v1 sets do not tell."""
-    old = fields[scan.MAGIC] < 2
-    if (old & (fields[scan.ATTRIBUTES] & batch.CODEC_MASK != 0)).any():
+    old = entries.magic < 2
+    if (old & (entries.attributes & batch.CODEC_MASK != 0)).any():
         return None
-    control = ~old & (fields[scan.ATTRIBUTES] & batch.CONTROL != 0)
-    return int(np.where(old, 1, np.where(control, 0, fields[scan.COUNT])).sum())
+    control = ~old & (entries.attributes & batch.CONTROL != 0)
+    return int(np.where(old, 1, np.where(control, 0, entries.record_count)).sum())
 
 
 class _NewSegment:
@@ -215,10 +214,10 @@ class _NewSegment:
 
     def add(self, piece: Kept) -> None:
         self.begin(piece.first_offset)
-        fields = piece.run.fields.copy()
-        sizes = fields[scan.SIZE]
-        fields[scan.POSITION] = self.size + np.cumsum(sizes) - sizes
-        self.builder.add(fields)
+        entries = piece.run.entries.copy()
+        sizes = entries.size
+        entries.position = self.size + np.cumsum(sizes) - sizes
+        self.builder.add(entries)
         self.size += int(sizes.sum())
         _extend(self.ranges, _Range(piece.partition, piece.run.file, piece.run.start, piece.run.stop))
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import CorruptBatch, KafkaLogError, Limits
-from kafkalog.kernels import scan
 from kafkalog.log.batches import read_batches
 from kafkalog.log.headers import replay_transactions
 from kafkalog.log.partition import Partition
@@ -105,7 +104,7 @@ def read_transactions(
         replay = replay_transactions(partition, options.limits, ReadReport())
         end = partition.start_offset
         for found in read_batches([partition], options, report):
-            end = max(end, int(found.fields[scan.LAST_OFFSET].max()) + 1)
+            end = max(end, int(found.entries.last_offset.max()) + 1)
         first_open = replay.first_open_offset
         yield PartitionTransactions(
             partition.topic,

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from kafkalog.errors import KafkaLogError
 from kafkalog.format import batch
+from kafkalog.format.entry_table import EntryTable
 from kafkalog.kernels import compact_select as kernel
-from kafkalog.kernels import compact_write, layout, scan
+from kafkalog.kernels import compact_write, layout
 from kafkalog.kernels.bytes import Ints
 
 from ..entries import Entry
@@ -47,7 +48,7 @@ def _map_window(walk: Walk, mapping: OffsetMapping) -> None:
     while row < walk.count:
         status, row = kernel.map_batches(
             walk.data,
-            workspace.fields,
+            workspace.entries.fields,
             decisions,
             row,
             walk.position,
@@ -75,11 +76,11 @@ def _map_window(walk: Walk, mapping: OffsetMapping) -> None:
 
 def _decide_for_map(walk: Walk, mapping: OffsetMapping) -> tuple[Ints, dict[int, bool | KafkaLogError]]:
     """How the kernel takes each entry; what the state of transactions says of an entry that goes the plain way."""
-    fields = walk.fields
+    entries = walk.entries
     decisions: Ints = np.full(walk.count, kernel.MAP_RECORDS, np.int64)
-    decisions[fields[scan.MAGIC] < batch.MAX_MAGIC] = kernel.BY_PLAIN_PATH
+    decisions[entries.magic < batch.MAX_MAGIC] = kernel.BY_PLAIN_PATH
     discarded: dict[int, bool | KafkaLogError] = {}
-    for row in np.flatnonzero(_is_of_transaction(fields)).tolist():
+    for row in np.flatnonzero(_is_of_transaction(entries)).tolist():
         entry = walk.entry(row)
         try:
             discarded[row] = is_discardable(entry, mapping.transactions)
@@ -94,10 +95,10 @@ def _decide_for_map(walk: Walk, mapping: OffsetMapping) -> tuple[Ints, dict[int,
     return decisions, discarded
 
 
-def _is_of_transaction(fields: Ints) -> NDArray[np.bool_]:
+def _is_of_transaction(entries: EntryTable) -> NDArray[np.bool_]:
     """Which entries move the state of transactions."""
-    marked = fields[scan.ATTRIBUTES] & (batch.TRANSACTIONAL | batch.CONTROL) != 0
-    return marked & (fields[scan.MAGIC] == batch.MAX_MAGIC)  # type: ignore[no-any-return]
+    marked = entries.attributes & (batch.TRANSACTIONAL | batch.CONTROL) != 0
+    return marked & (entries.magic == batch.MAX_MAGIC)  # type: ignore[no-any-return]
 
 
 class BulkFilter:
@@ -151,7 +152,7 @@ class BulkFilter:
         while row < walk.count and workspace.written <= workspace.rules[kernel.ROOM]:
             status, row, horizon = kernel.filter_batches(
                 walk.data,
-                workspace.fields,
+                workspace.entries.fields,
                 decisions,
                 row,
                 walk.position,
@@ -179,12 +180,12 @@ class BulkFilter:
     def _compress(self, row: int, horizon: int) -> None:
         """Close the batch whose records wait for a codec that the kernel cannot call."""
         workspace = self.workspace
-        payload = workspace.compress_raw(int(workspace.fields[scan.ATTRIBUTES, row]) & batch.CODEC_MASK)
+        payload = workspace.compress_raw(int(workspace.entries.attributes[row]) & batch.CODEC_MASK)
         workspace.put(payload, workspace.written + batch.HEADER_SIZE)
         checksum = workspace.tools[layout.CRC32C_FUNCTION]
         buffers = workspace.buffers
         compact_write.finish_batch(
-            workspace.fields, row, horizon, checksum, len(payload), buffers.records, buffers.output, workspace.totals
+            workspace.entries.fields, row, horizon, checksum, len(payload), buffers.records, buffers.output, workspace.totals
         )
 
     def _filter_plainly(self, entry: Entry) -> None:
@@ -205,13 +206,13 @@ class BulkFilter:
 
     def _decide(self, walk: Walk) -> tuple[Ints, dict[int, Decision]]:
         """What becomes of each entry, and the decisions that keep transactions in the index, by row."""
-        fields = walk.fields
+        entries = walk.entries
         decisions: Ints = np.full(walk.count, kernel.DELETE_EMPTY, np.int64)
-        decisions[fields[scan.LAST_OFFSET] + 1 == self.retention.upper_bound_offset] = kernel.RETAIN_EMPTY
-        decisions[fields[scan.MAGIC] < batch.MAX_MAGIC] = kernel.BY_PLAIN_PATH
+        decisions[entries.last_offset + 1 == self.retention.upper_bound_offset] = kernel.RETAIN_EMPTY
+        decisions[entries.magic < batch.MAX_MAGIC] = kernel.BY_PLAIN_PATH
         keeping = {}
-        for row in np.flatnonzero(_is_of_transaction(fields) | self._may_be_last(fields)).tolist():
-            position = int(fields[scan.POSITION, row])
+        for row in np.flatnonzero(_is_of_transaction(entries) | self._may_be_last(entries)).tolist():
+            position = int(entries.position[row])
             decision = self._decided.get(position) or self._decide_ahead(walk.entry(row))
             self._decided[position] = decision
             if isinstance(decision, KafkaLogError):
@@ -229,9 +230,9 @@ class BulkFilter:
         except KafkaLogError as error:
             return error
 
-    def _may_be_last(self, fields: Ints) -> NDArray[np.bool_]:
+    def _may_be_last(self, entries: EntryTable) -> NDArray[np.bool_]:
         """Which batches may be the last of their producer."""
-        return (fields[scan.PRODUCER_ID] >= 0) & np.isin(fields[scan.LAST_OFFSET], self._last_offsets)  # type: ignore[no-any-return]
+        return (entries.producer_id >= 0) & np.isin(entries.last_offset, self._last_offsets)
 
     def _note(self, keeping: dict[int, Decision], stop: int) -> None:
         """Put into the index what the entries before `stop` keep there."""

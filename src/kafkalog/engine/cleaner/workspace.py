@@ -9,6 +9,7 @@ import numpy as np
 from kafkalog import codecs
 from kafkalog.errors import KafkaLogError, Limits, OutputFull
 from kafkalog.format import batch
+from kafkalog.format.entry_table import EntryTable
 from kafkalog.kernels import compact_select as kernel
 from kafkalog.kernels import compact_write, layout, scan
 from kafkalog.kernels.bytes import Bytes, Ints
@@ -30,7 +31,7 @@ class Workspace:
     """Buffers for one cleaner, used again for chunk after chunk; they grow with what they have to hold, one batch at most."""
 
     def __init__(self) -> None:
-        self.fields: Ints = np.empty((scan.FIELD_COUNT, TABLE_ENTRIES), np.int64)
+        self.entries = EntryTable.with_room(TABLE_ENTRIES)
         self.totals: Ints = np.zeros(compact_write.TOTAL_FIELDS, np.int64)
         self.rules: Ints = np.zeros(kernel.RULE_FIELDS, np.int64)
         self._scratch = DecodeScratch()  # owns what its tools point at
@@ -112,7 +113,7 @@ def _record_tables(records: int) -> tuple[Ints, Words]:
 
 
 class Walk:
-    """The entries of one chunk, window by window: `count` headers at a time, in the `fields` of the workspace."""
+    """The entries of one chunk, window by window: `count` headers at a time, in the `entries` of the workspace."""
 
     def __init__(self, workspace: Workspace, chunk: bytes, position: int) -> None:
         self.workspace = workspace
@@ -125,16 +126,16 @@ class Walk:
     def next_window(self) -> bool:
         """Read the headers of the entries from `at` on; whether anything is left behind them: more entries, or an odd one."""
         status, self.count, self.at = scan.scan_window(
-            self.data, self.at, len(self.chunk), self.position, BATCH_LIMIT, self.workspace.fields
+            self.data, self.at, len(self.chunk), self.position, BATCH_LIMIT, self.workspace.entries.fields
         )
         return bool(status != scan.END)
 
     @property
-    def fields(self) -> Ints:
-        return self.workspace.fields[:, : self.count]
+    def entries(self) -> EntryTable:
+        return self.workspace.entries[: self.count]
 
     def entry(self, row: int) -> Entry:
-        position = int(self.workspace.fields[scan.POSITION, row])
+        position = int(self.workspace.entries.position[row])
         return entry_at(self.chunk, position - self.position, position)
 
     def find_odd_entry(self) -> Entry | None:
@@ -163,8 +164,8 @@ class Walk:
 
     def _grow(self, row: int) -> None:
         """Make room for the entry and its records."""
-        fields = self.workspace.fields
-        size = int(fields[scan.SIZE, row])
-        if int(fields[scan.ATTRIBUTES, row]) & batch.CODEC_MASK:
+        header = self.workspace.entries.header(row)
+        size = header.size
+        if header.attributes & batch.CODEC_MASK:
             size = len(self.workspace.buffers.arena)
-        self.workspace.grow(min(int(fields[scan.COUNT, row]), size // batch.MIN_RECORD_SIZE), size)
+        self.workspace.grow(min(header.record_count, size // batch.MIN_RECORD_SIZE), size)

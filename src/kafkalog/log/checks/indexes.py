@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kafkalog.errors import INFO
 from kafkalog.format import index
-from kafkalog.kernels import scan
+from kafkalog.format.entry_table import EntryTable
 from kafkalog.kernels.bytes import Ints
 from kafkalog.log.partition import Partition, Segment, StoredFile
 
@@ -87,8 +87,8 @@ class OffsetIndex(_Index):
         self.first_offsets = np.full(len(entries), UNSEEN)  # of the log's entry at the position
         self.is_boundary = np.zeros(len(entries), np.bool_)
 
-    def take(self, fields: Ints, bases: Ints) -> None:
-        positions, lasts = fields[scan.POSITION], fields[scan.LAST_OFFSET]
+    def take(self, table: EntryTable, bases: Ints) -> None:
+        positions, lasts = table.position, table.last_offset
         start, stop = np.searchsorted(self._sorted_positions, (positions[0], positions[-1] + 1))
         chosen = self._by_position[start:stop]
         at = np.searchsorted(positions, self.positions[chosen])
@@ -138,8 +138,8 @@ class TimeIndex(_Index):
         self.is_first = np.zeros(len(entries), np.bool_)
         self.greatest = UNSEEN
 
-    def take(self, fields: Ints, bases: Ints) -> None:
-        lasts, times = fields[scan.LAST_OFFSET], fields[scan.MAX_TIMESTAMP]
+    def take(self, table: EntryTable, bases: Ints) -> None:
+        lasts, times = table.last_offset, table.max_timestamp
         greatest = np.maximum.accumulate(np.concatenate(([self.greatest], times)))  # before each entry, and behind the last
         self.greatest = int(greatest[-1])
         near = np.flatnonzero((self.offsets >= bases[0]) & (self.offsets <= lasts[-1]))
@@ -148,8 +148,8 @@ class TimeIndex(_Index):
         near, at = near[inside], at[inside]
         # v0 has no timestamps to compare with, yet 0.10.2 wrote entries for it.
         self.is_found[near] = True
-        self.found_timestamps[near] = np.where(fields[scan.MAGIC, at] == 0, self.timestamps[near], times[at])
-        self.is_first[near] = (greatest[at] < self.timestamps[near]) | (fields[scan.MAGIC, at] == 0)
+        self.found_timestamps[near] = np.where(table.magic[at] == 0, self.timestamps[near], times[at])
+        self.is_first[near] = (greatest[at] < self.timestamps[near]) | (table.magic[at] == 0)
 
     def finish(self, last_offset: int, unknown: Flags, *, is_closed: bool, is_open: bool, compacted: bool) -> Iterator[Finding]:
         """What is wrong; `unknown` are entries whose offsets lie in damage. Cleaners before 2.0 do not look for the largest."""
@@ -186,13 +186,13 @@ class SegmentIndexes:
         self.last_offset = UNSEEN
         self.damage: list[tuple[int, int]] = []
 
-    def take(self, fields: Ints, bases: Ints) -> None:
+    def take(self, table: EntryTable, bases: Ints) -> None:
         """Entries of the log, intact and in order."""
-        self.last_offset = int(fields[scan.LAST_OFFSET, -1])
+        self.last_offset = int(table.last_offset[-1])
         if self.offset is not None:
-            self.offset.take(fields, bases)
+            self.offset.take(table, bases)
         if self.time is not None:
-            self.time.take(fields, bases)
+            self.time.take(table, bases)
 
     def finish(self, *, ended_well: bool, compacted: bool) -> Iterator[Finding]:
         """What is wrong with the indexes; `ended_well`: the broker closed what it had open."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from kafkalog.errors import ERROR, INFO, KafkaLogError, SegmentError, TornTail
 from kafkalog.format import checkpoint, control, names
-from kafkalog.kernels import scan
+from kafkalog.format.entry_table import UNKNOWN_CONTROL, EntryTable
 from kafkalog.kernels.bytes import Ints
 from kafkalog.log.order import MAX_INDEX_DELTA, Order, OutOfPlace, order_error
 from kafkalog.log.partition import Partition, Segment
@@ -76,8 +76,8 @@ class PartitionCheck:
         self.is_salvaged = False
         self.segment_was_read = True
         self.overflows = False
-        self.last_control_type = scan.UNKNOWN_CONTROL
-        self.first_control_type = scan.UNKNOWN_CONTROL
+        self.last_control_type = UNKNOWN_CONTROL
+        self.first_control_type = UNKNOWN_CONTROL
         self.order.begin(segment)
         self.found += first_of_kind(self.snapshots.reach(segment.base_offset, compacted=self.compacted))
 
@@ -142,18 +142,18 @@ class PartitionCheck:
         if problems:
             rows = np.setdiff1d(rows, [problem.entry for problem in problems])
         window = decoded.window
-        fields, bases = rows_of(window.fields, rows), decoded_bases(decoded, rows)
-        self._look_for_compaction(fields, decoded)
-        misplaced = self._out_of_place(window.file, fields, bases)
+        table, bases = rows_of(window.entries, rows), decoded_bases(decoded, rows)
+        self._look_for_compaction(table, decoded)
+        misplaced = self._out_of_place(window.file, table, bases)
         if misplaced:
             kept = np.setdiff1d(np.arange(len(rows)), misplaced)
-            rows, fields, bases = rows[kept], fields[:, kept], bases[kept]
+            rows, table, bases = rows[kept], table[kept], bases[kept]
         if not len(rows):
             return
         self._look_into_records(decoded, rows)
-        self._take_intact(fields, bases, window.file)
-        if window.facts[scan.LEGACY_COUNT] < window.count:
-            self._take_batches(fields, window.file)
+        self._take_intact(table, bases, window.file)
+        if window.facts.legacy_count < window.count:
+            self._take_batches(table, window.file)
 
     def _look_into_records(self, decoded: DecodedWindow, rows: NDArray[np.int64]) -> None:
         """The records of these entries against their headers."""
@@ -162,57 +162,57 @@ class PartitionCheck:
             chosen = np.ones(len(group.entries), np.bool_) if is_whole else np.isin(group.entries, rows)
             self.report.kept_records += int(group.row_counts[chosen].sum())
             if not is_plain(decoded.window):
-                positions = set() if is_whole else set(group.entry_fields[scan.POSITION, chosen].tolist())
+                positions = set() if is_whole else set(group.entry_table.position[chosen].tolist())
                 found = check_records(group, self.partition)
                 self.found += [finding for finding in found if is_whole or finding.position in positions]
 
-    def _out_of_place(self, file: str, fields: Ints, bases: Ints) -> list[int]:
+    def _out_of_place(self, file: str, table: EntryTable, bases: Ints) -> list[int]:
         """The rows that do not fit their neighbours."""
-        found = self.order.check(fields, bases)
+        found = self.order.check(table, bases)
         for problem in found:
             if problem.reason == "gap":
-                self._take_gap(file, fields, problem)
+                self._take_gap(file, table, problem)
             else:
-                self._damage(order_error(file, fields, problem))
+                self._damage(order_error(file, table, problem))
         return [problem.row for problem in found if not problem.entry_stays]
 
-    def _take_gap(self, file: str, fields: Ints, problem: OutOfPlace) -> None:
-        error = order_error(file, fields, problem)
+    def _take_gap(self, file: str, table: EntryTable, problem: OutOfPlace) -> None:
+        error = order_error(file, table, problem)
         self._hold(finding_of(error, file, self.partition))
         self.sequences.forget()
         if not problem.entry_stays:  # its own offset may be wrong, or all is well and the log compacted
             self._lose_track()
             self.indexes.damage.append((error.position, error.position + error.length))
 
-    def _look_for_compaction(self, fields: Ints, decoded: DecodedWindow) -> None:
+    def _look_for_compaction(self, table: EntryTable, decoded: DecodedWindow) -> None:
         if self.compacted or is_plain(decoded.window):
             return
-        if is_rewritten(fields) or any(has_sparse_sets(group) for group in decoded.groups):
+        if is_rewritten(table) or any(has_sparse_sets(group) for group in decoded.groups):
             self.compacted = True
             self.order.contiguous = False
             self.held.clear()
 
-    def _take_intact(self, fields: Ints, bases: Ints, file: str) -> None:
+    def _take_intact(self, table: EntryTable, bases: Ints, file: str) -> None:
         """Entries that are right and in their place: what everything else is held against."""
-        self.report.kept_batches += fields.shape[1]
-        self.indexes.take(fields, bases)
+        self.report.kept_batches += len(table)
+        self.indexes.take(table, bases)
         if self.indexes.last_offset - self.segment.base_offset > MAX_INDEX_DELTA and not self.overflows:
             self.overflows = self.segment.base_offset >= 0
-            row = int(np.argmax(fields[scan.LAST_OFFSET] - self.segment.base_offset > MAX_INDEX_DELTA))
+            row = int(np.argmax(table.last_offset - self.segment.base_offset > MAX_INDEX_DELTA))
             if self.overflows:
-                self.found.append(make_finding("segment-overflow", file, self.partition, place_of(fields, row)))
+                self.found.append(make_finding("segment-overflow", file, self.partition, place_of(table.header(row))))
 
-    def _take_batches(self, fields: Ints, file: str) -> None:
+    def _take_batches(self, table: EntryTable, file: str) -> None:
         """The same entries, if v2 batches are among them: only these have producers and control records."""
-        self.found += check_empty_batches(fields, file, self.partition)
-        self.transactions.take(fields)
-        self.snapshots.take(fields)
+        self.found += check_empty_batches(table, file, self.partition)
+        self.transactions.take(table)
+        self.snapshots.take(table)
         if not self.compacted:
-            for finding in self.sequences.take(fields, file):
+            for finding in self.sequences.take(table, file):
                 self._hold(finding)
-        if not fields[scan.POSITION, 0]:
-            self.first_control_type = int(fields[scan.CONTROL_TYPE, 0])
-        self.last_control_type = int(fields[scan.CONTROL_TYPE, -1])
+        if not table.position[0]:
+            self.first_control_type = int(table.control_type[0])
+        self.last_control_type = int(table.control_type[-1])
 
     # -- damage --------------------------------------------------------------------------------------------------------------
 

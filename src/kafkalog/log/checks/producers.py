@@ -8,10 +8,9 @@ import numpy as np
 
 from kafkalog.errors import KafkaLogError
 from kafkalog.format import batch
+from kafkalog.format.entry_table import EntryHeader, EntryTable
 from kafkalog.format.sequence import MAX_SEQUENCE
 from kafkalog.format.snapshot import ENTRY, HEADER_SIZE, decode_snapshot
-from kafkalog.kernels import scan
-from kafkalog.kernels.bytes import Ints
 from kafkalog.log.partition import SMALL_FILE, Partition, StoredFile
 
 from ..producer_replay import NONE, ProducerState
@@ -46,15 +45,16 @@ class Sequences:
         """Entries may be missing here."""
         self.last.clear()
 
-    def take(self, fields: Ints, file: str) -> Iterator[Finding]:
+    def take(self, entries: EntryTable, file: str) -> Iterator[Finding]:
         """What is out of sequence among these entries, which are in order and without gaps."""
-        is_data = (fields[scan.BASE_SEQUENCE] >= 0) & (fields[scan.ATTRIBUTES] & batch.CONTROL == 0)
-        rows = np.flatnonzero(is_data & (fields[scan.PRODUCER_ID] >= 0))
+        is_data = (entries.base_sequence >= 0) & (entries.attributes & batch.CONTROL == 0)
+        rows = np.flatnonzero(is_data & (entries.producer_id >= 0))
         if not len(rows):
             return
-        rows = rows[np.argsort(fields[scan.PRODUCER_ID, rows], kind="stable")]
-        producers, epochs, bases = fields[[scan.PRODUCER_ID, scan.PRODUCER_EPOCH, scan.BASE_SEQUENCE]][:, rows]
-        lasts = (bases + fields[scan.LAST_OFFSET, rows] - fields[scan.BASE_OFFSET, rows]) & MAX_SEQUENCE
+        rows = rows[np.argsort(entries.producer_id[rows], kind="stable")]
+        ordered = entries[rows]
+        producers, epochs, bases = ordered.producer_id, ordered.producer_epoch, ordered.base_sequence
+        lasts = (bases + ordered.last_offset - ordered.base_offset) & MAX_SEQUENCE
         first = np.append(True, producers[1:] != producers[:-1])
         epoch_before, last_before = np.roll(epochs, 1), np.roll(lasts, 1)
         for at in np.flatnonzero(first).tolist():
@@ -65,18 +65,18 @@ class Sequences:
             self.last[int(producers[at])] = int(epochs[at]), int(lasts[at])
         for at in np.flatnonzero(wrong).tolist():
             before = int(epoch_before[at]), int(expected[at])
-            yield self._finding(fields[:, rows[at]], file, *before)
+            yield self._finding(ordered.header(at), file, *before)
 
-    def _finding(self, header: Ints, file: str, epoch_before: int, expected: int) -> Finding:
-        epoch, base = int(header[scan.PRODUCER_EPOCH]), int(header[scan.BASE_SEQUENCE])
+    def _finding(self, header: EntryHeader, file: str, epoch_before: int, expected: int) -> Finding:
+        epoch, base = header.producer_epoch, header.base_sequence
         if epoch < epoch_before:
             reason, wanted, found = "producer-epoch", f"epoch {epoch_before} or above", epoch
         else:
             is_repeated = (expected - base) & MAX_SEQUENCE <= MAX_SEQUENCE // 2
             reason = "sequence-duplicate" if is_repeated else "sequence-gap"
             wanted, found = f"sequence {expected}", base
-        detail = f"producer {header[scan.PRODUCER_ID]}, epoch {epoch}"
-        place = place_of(header[:, np.newaxis], 0)
+        detail = f"producer {header.producer_id}, epoch {epoch}"
+        place = place_of(header)
         return make_finding(reason, file, self.partition, place, expected=wanted, found=found, detail=detail)
 
 
@@ -93,12 +93,11 @@ class Snapshots:
         self.states: dict[int, ProducerState] = {}
         self.is_whole = True  # False behind damage
 
-    def take(self, fields: Ints) -> None:
+    def take(self, entries: EntryTable) -> None:
         if self.waiting:
-            rows = np.flatnonzero((fields[scan.PRODUCER_ID] >= 0) & (fields[scan.MAGIC] == 2))
-            for row in decisive_rows(fields, rows).tolist():
-                producer_id = int(fields[scan.PRODUCER_ID, row])
-                self.states.setdefault(producer_id, ProducerState(producer_id)).take(fields[:, row])
+            rows = np.flatnonzero((entries.producer_id >= 0) & (entries.magic == 2))
+            for header in entries[decisive_rows(entries, rows)]:
+                self.states.setdefault(header.producer_id, ProducerState(header.producer_id)).take(header)
 
     def reach(self, offset: int, *, compacted: bool) -> Iterator[Finding]:
         """Compare the snapshot at this offset, if there is one, with the state that the replay has come to."""

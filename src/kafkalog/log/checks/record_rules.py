@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkalog.format import batch
-from kafkalog.kernels import scan
+from kafkalog.format.entry_table import EntryHeader, EntryTable
 from kafkalog.kernels.bytes import Ints
 from kafkalog.log.partition import Partition
 from kafkalog.segment.columns import MAX_TIMESTAMP_MS, RecordColumns
@@ -19,35 +19,37 @@ from .finding import Finding, Place, make_finding
 
 def is_plain(window: Window) -> bool:
     """Whether every entry is a v0/v1 message of its own: then it is its only record, and there is nothing to compare."""
-    return window.facts[scan.LEGACY_COUNT] == window.count and not window.facts[scan.WRAPPER_COUNT]
+    return window.facts.legacy_count == window.count and not window.facts.wrapper_count
 
 
-def is_rewritten(fields: Ints) -> bool:
+def is_rewritten(entries: EntryTable) -> bool:
     """Whether a cleaner has been here: only it leaves batches with fewer records than offsets, or with a delete horizon."""
-    batches = fields[:, fields[scan.MAGIC] == 2]
-    offsets = batches[scan.LAST_OFFSET] - batches[scan.BASE_OFFSET] + 1
-    flagged = batches[scan.ATTRIBUTES] & batch.DELETE_HORIZON != 0
-    return bool(((batches[scan.COUNT] < offsets) | flagged).any())
+    batches = entries[entries.magic == 2]
+    offsets = batches.last_offset - batches.base_offset + 1
+    flagged = batches.attributes & batch.DELETE_HORIZON != 0
+    return bool(((batches.record_count < offsets) | flagged).any())
 
 
 def has_sparse_sets(group: RecordColumns) -> bool:
     """The same of compressed v0/v1 sets, whose offsets show when they are decoded."""
-    fields = group.entry_fields
-    legacy = fields[scan.MAGIC] < 2
-    return bool((legacy & (group.row_counts < fields[scan.LAST_OFFSET] - group.first_offsets + 1)).any())
+    entries = group.entry_table
+    legacy = entries.magic < 2
+    return bool((legacy & (group.row_counts < entries.last_offset - group.first_offsets + 1)).any())
 
 
-def check_empty_batches(fields: Ints, file: str, partition: Partition) -> Iterator[Finding]:
+def check_empty_batches(entries: EntryTable, file: str, partition: Partition) -> Iterator[Finding]:
     """A batch that says it is empty and is not: readers would go past its records without a word."""
-    wrong = (fields[scan.COUNT] == 0) & (fields[scan.MAGIC] == 2) & (fields[scan.SIZE] != batch.HEADER_SIZE)
+    wrong = (entries.record_count == 0) & (entries.magic == 2) & (entries.size != batch.HEADER_SIZE)
     for row in np.flatnonzero(wrong).tolist():
-        found = f"{fields[scan.SIZE, row] - batch.HEADER_SIZE} bytes"
-        yield make_finding("count", file, partition, place_of(fields, row), expected="nothing behind the header", found=found)
+        found = f"{entries.size[row] - batch.HEADER_SIZE} bytes"
+        yield make_finding(
+            "count", file, partition, place_of(entries.header(row)), expected="nothing behind the header", found=found
+        )
 
 
 def check_records(group: RecordColumns, partition: Partition) -> Iterator[Finding]:
     """What is wrong with the records of entries that decode; each entry in one finding of a kind."""
-    fields, rows = group.entry_fields, group.rows
+    entries, rows = group.entry_table, group.rows
     filled = np.flatnonzero(group.row_counts > 0)
     if not len(filled):
         return
@@ -55,15 +57,15 @@ def check_records(group: RecordColumns, partition: Partition) -> Iterator[Findin
     last_rows = first_rows + group.row_counts[filled] - 1
     offsets, timestamps = group.offsets[:rows], group.timestamps[:rows]
     file = group.window.file
-    inside = (offsets[first_rows] >= group.first_offsets[filled]) & (offsets[last_rows] <= fields[scan.LAST_OFFSET, filled])
+    inside = (offsets[first_rows] >= group.first_offsets[filled]) & (offsets[last_rows] <= entries.last_offset[filled])
     if not (inside.all() and (offsets[1:] > offsets[:-1]).all()):
         for at in np.flatnonzero(~inside | _in_disorder(offsets, first_rows)).tolist():
             row = int(filled[at])
             found = offsets[first_rows[at] : last_rows[at] + 1]
             said = f"offsets {found.min()} to {found.max()}"
             wanted = "ascending offsets within the batch's"
-            yield make_finding("record-order", file, partition, place_of(fields, row), expected=wanted, found=said)
-    yield from _check_timestamps(fields, filled, np.maximum.reduceat(timestamps, first_rows), file, partition)
+            yield make_finding("record-order", file, partition, place_of(entries.header(row)), expected=wanted, found=said)
+    yield from _check_timestamps(entries, filled, np.maximum.reduceat(timestamps, first_rows), file, partition)
     yield from _check_time_range(group, filled, partition)
 
 
@@ -73,7 +75,7 @@ def _check_time_range(group: RecordColumns, filled: NDArray[np.int64], partition
         beyond = (timestamps > MAX_TIMESTAMP_MS) | (timestamps < -MAX_TIMESTAMP_MS)
         rows = np.searchsorted(group.first_rows[filled], np.flatnonzero(beyond), side="right") - 1
         for row in np.unique(filled[rows]).tolist():
-            yield make_finding("time-range", group.window.file, partition, place_of(group.entry_fields, row))
+            yield make_finding("time-range", group.window.file, partition, place_of(group.entry_table.header(row)))
 
 
 def _in_disorder(offsets: Ints, first_rows: Ints) -> NDArray[np.bool_]:
@@ -86,15 +88,15 @@ def _in_disorder(offsets: Ints, first_rows: Ints) -> NDArray[np.bool_]:
 
 
 def _check_timestamps(
-    fields: Ints, filled: NDArray[np.int64], largest: Ints, file: str, partition: Partition
+    entries: EntryTable, filled: NDArray[np.int64], largest: Ints, file: str, partition: Partition
 ) -> Iterator[Finding]:
     """Brokers set the largest timestamp of v2 batches themselves, but leave -1 where a client sent negative ones."""
-    stored = fields[scan.MAX_TIMESTAMP, filled]
-    for at in np.flatnonzero((largest != stored) & (largest >= 0) & (fields[scan.MAGIC, filled] == 2)).tolist():
-        place = place_of(fields, int(filled[at]))
+    stored = entries.max_timestamp[filled]
+    for at in np.flatnonzero((largest != stored) & (largest >= 0) & (entries.magic[filled] == 2)).tolist():
+        place = place_of(entries.header(int(filled[at])))
         yield make_finding("max-timestamp", file, partition, place, expected=largest[at], found=stored[at])
 
 
-def place_of(fields: Ints, row: int) -> Place:
-    """Where the entry of a row lies."""
-    return Place(*fields[[scan.POSITION, scan.SIZE, scan.BASE_OFFSET, scan.LAST_OFFSET], row].tolist())
+def place_of(header: EntryHeader) -> Place:
+    """Where an entry lies."""
+    return Place(header.position, header.size, header.base_offset, header.last_offset)

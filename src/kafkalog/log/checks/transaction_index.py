@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from kafkalog.errors import SegmentError
 from kafkalog.format import batch, control, index
-from kafkalog.kernels import scan
-from kafkalog.kernels.bytes import Ints
+from kafkalog.format.entry_table import EntryTable
 from kafkalog.log.partition import Partition, Segment
 from kafkalog.log.transactions import Transaction, TransactionReplay
 
@@ -19,14 +18,14 @@ from .finding import Finding, Place, finding_of, make_finding
 INVOLVED = batch.TRANSACTIONAL | batch.CONTROL
 
 
-def decisive_rows(fields: Ints, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+def decisive_rows(table: EntryTable, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """Of these rows those that decide on a producer's state: markers, emptied batches, what lies beside them, the first and last.
 
     The batches in the midst of a transaction, or outside of all, change nothing that the next one does not change again.
     """
-    by_producer = rows[np.argsort(fields[scan.PRODUCER_ID, rows], kind="stable")]
-    producers, attributes = fields[scan.PRODUCER_ID, by_producer], fields[scan.ATTRIBUTES, by_producer]
-    marks = (attributes & batch.CONTROL != 0) | (fields[scan.COUNT, by_producer] == 0)
+    by_producer = rows[np.argsort(table.producer_id[rows], kind="stable")]
+    producers, attributes = table.producer_id[by_producer], table.attributes[by_producer]
+    marks = (attributes & batch.CONTROL != 0) | (table.record_count[by_producer] == 0)
     changes = (producers[1:] != producers[:-1]) | ((attributes[1:] ^ attributes[:-1]) & batch.TRANSACTIONAL != 0)
     chosen = marks.copy()
     chosen[1:] |= marks[:-1] | changes
@@ -51,15 +50,15 @@ class AbortedTransactions:
         self.aborted: dict[int, Transaction] = {}
         self.abort_markers: dict[int, int] = {}  # offset: producer id
 
-    def take(self, fields: Ints) -> None:
-        involved = np.flatnonzero((fields[scan.ATTRIBUTES] & INVOLVED != 0) & (fields[scan.MAGIC] == 2))
+    def take(self, table: EntryTable) -> None:
+        involved = np.flatnonzero((table.attributes & INVOLVED != 0) & (table.magic == 2))
         if not len(involved):
             return
-        self.replay.replay([fields[:, decisive_rows(fields, involved)]])
+        self.replay.replay([table[decisive_rows(table, involved)]])
         self.aborted |= {done.marker_offset: done for done in self.replay.finished if done.state == "aborted"}
         self.replay.finished.clear()
-        markers = np.flatnonzero((fields[scan.CONTROL_TYPE] == control.ABORT) & (fields[scan.MAGIC] == 2))
-        offsets, producers = fields[scan.BASE_OFFSET, markers].tolist(), fields[scan.PRODUCER_ID, markers].tolist()
+        markers = np.flatnonzero((table.control_type == control.ABORT) & (table.magic == 2))
+        offsets, producers = table.base_offset[markers].tolist(), table.producer_id[markers].tolist()
         self.abort_markers |= dict(zip(offsets, producers, strict=True))
 
     def finish(self, segment: Segment, content: bytes | None, *, compacted: bool) -> Iterator[Finding]:

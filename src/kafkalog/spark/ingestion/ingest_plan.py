@@ -13,7 +13,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from kafkalog.errors import Limits, SegmentChanged, StorageError, path_text
-from kafkalog.kernels import scan
 from kafkalog.log.folders import find_partitions
 from kafkalog.log.headers import replay_transactions
 from kafkalog.log.lineage import (
@@ -376,11 +375,11 @@ def _walk(partition: Partition, segment: Segment, source: ByteSource, offset: in
     start = seek_position(source, partition.store, path, segment.base_offset, wanted, Limits(), stop=size)
     walk = SegmentWalk(source, start, size, Limits())
     last = None
-    for fields in walk.headers():
-        reaching = (fields[scan.LAST_OFFSET] >= wanted).nonzero()[0]
+    for entries in walk.headers():
+        reaching = (entries.last_offset >= wanted).nonzero()[0]
         if offset is not None and len(reaching):
-            return int(fields[scan.POSITION, reaching[0]]), last
-        last = last_proven(segment, source, fields) or last
+            return int(entries.position[reaching[0]]), last
+        last = last_proven(segment, source, entries) or last
     return walk.position, last
 
 

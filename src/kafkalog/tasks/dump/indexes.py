@@ -10,7 +10,7 @@ import numpy as np
 
 from kafkalog.errors import CorruptBatch, Limits, StorageError, UnsupportedFormat
 from kafkalog.format import batch, index, message
-from kafkalog.kernels import scan
+from kafkalog.format.entry_front import FRONT_SIZE
 from kafkalog.segment.windows import SegmentWalk
 from kafkalog.storage.store import ByteSource
 
@@ -83,9 +83,9 @@ class SegmentLog:
         try:
             while True:
                 headers = SegmentWalk(self.source, position, self.source.size, Limits())
-                for fields in headers.headers():
-                    walk.positions += fields[scan.POSITION].tolist()
-                    walk.last_offsets += fields[scan.LAST_OFFSET].tolist()
+                for table in headers.headers():
+                    walk.positions += table.position.tolist()
+                    walk.last_offsets += table.last_offset.tolist()
                 size = self._entry_size(headers.position, self.source.size)
                 if size is None:
                     return walk
@@ -100,7 +100,7 @@ class SegmentLog:
         """The whole size of the entry there, None where Kafka's reader ends the file."""
         if not 0 <= position <= self.source.size:
             raise self._corrupt(position, "the index names a position outside the log")
-        if position >= stop - scan.FRONT:
+        if position >= stop - FRONT_SIZE:
             return None
         size = int.from_bytes(self.source.read(position + batch.BATCH_LENGTH_POSITION, 4), "big", signed=True)
         if size < message.MIN_MESSAGE_SIZE:

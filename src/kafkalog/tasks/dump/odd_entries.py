@@ -72,7 +72,7 @@ class OddEntry:
     @property
     def timestamp_type(self) -> int:
         if self.magic == 0:
-            return batch.NO_TIMESTAMP
+            return batch.NO_TIMESTAMP_TYPE
         return batch.LOG_APPEND_TIME_TYPE if self.attributes & batch.LOG_APPEND_TIME else batch.CREATE_TIME
 
     def lines(self, options: DumpOptions, offsets: list[int]) -> Iterator[str]:

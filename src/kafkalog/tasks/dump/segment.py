@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from kafkalog.errors import CorruptBatch, KafkaLogError, LimitExceeded, Limits
 from kafkalog.format import batch, message
+from kafkalog.format.entry_front import FRONT_SIZE
 from kafkalog.kernels import dump_lines as kernel
-from kafkalog.kernels import layout, scan
+from kafkalog.kernels import layout
 from kafkalog.kernels.bytes import Bytes, Ints
 from kafkalog.kernels.decode import lay_out
 from kafkalog.segment.columns import RecordColumns, Room
@@ -83,9 +84,9 @@ class SegmentDump:
     def _odd_entry(self) -> OddEntry | None:
         """The entry that our walk refused and Kafka's takes; None where the file ends for both."""
         left = self.stop - self.position
-        if left <= scan.FRONT:
+        if left <= FRONT_SIZE:
             return None
-        front = self.source.read(self.position, scan.FRONT)
+        front = self.source.read(self.position, FRONT_SIZE)
         size = int.from_bytes(front[batch.BATCH_LENGTH_POSITION :][:4], "big", signed=True)
         if size < message.MIN_MESSAGE_SIZE:
             raise CorruptBatch(
@@ -110,7 +111,7 @@ def _chunk(text: list[str]) -> Chunk:
 
 def _odd_entry(window: Window, entry: int) -> OddEntry:
     data = entry_bytes(window, entry).tobytes()
-    return OddEntry(Place(window.file, int(window.fields[scan.POSITION, entry]), len(data)), data)
+    return OddEntry(Place(window.file, int(window.entries.position[entry]), len(data)), data)
 
 
 class LineDecoder(RecordDecoder):
@@ -141,7 +142,7 @@ class LineDecoder(RecordDecoder):
 
     def _write_some(self, window: Window, entries: NDArray[np.int64]) -> Generator[Chunk, None, NDArray[np.int64]]:
         """As much as is decoded at once, up to the first entry that only the plain-Python path can take; the entries left."""
-        unnamed = np.flatnonzero((window.fields[scan.ATTRIBUTES, entries] & batch.CODEC_MASK) > MAX_CODEC)
+        unnamed = np.flatnonzero((window.entries.attributes[entries] & batch.CODEC_MASK) > MAX_CODEC)
         ready = entries[: unnamed[0]] if len(unnamed) else entries
         odd = entries[len(ready)] if len(unnamed) else None
         if not self.options.prints_records:
@@ -163,7 +164,7 @@ class LineDecoder(RecordDecoder):
 
     def _write_headers(self, window: Window, entries: NDArray[np.int64]) -> Iterator[Chunk]:
         payloads: Ints = np.zeros((layout.PAYLOAD_FIELDS, len(entries)), np.int64)
-        lay_out(window.table, entries, window.position, payloads)
+        lay_out(window.table.fields, entries, window.position, payloads)
         yield from self._write_group(RecordColumns(window, self.wants, NO_ROOM), payloads)
 
     def write_odd(self, odd: OddEntry) -> Iterator[Chunk]:
@@ -199,7 +200,7 @@ class LineDecoder(RecordDecoder):
         while status != kernel.DONE and self.failure is None:
             status, number, row, size = kernel.write_lines(
                 group.window.data,
-                group.window.table,
+                group.window.table.fields,
                 self.valid,
                 payloads,
                 number,

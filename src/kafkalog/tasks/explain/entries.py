@@ -7,7 +7,6 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
 
 import numpy as np
 from crc32c import crc32c
@@ -15,6 +14,7 @@ from crc32c import crc32c
 from kafkalog import codecs
 from kafkalog.errors import CodecError, CorruptBatch
 from kafkalog.format import batch, message
+from kafkalog.format.entry_front import FRONT
 from kafkalog.format.reference import Transform
 
 from .batch_records import cut_records
@@ -23,7 +23,6 @@ from .notes import BATCH_NOTES, FRONT_NOTES, MESSAGE_NOTES, NO_OFFSET, Values, i
 from .tree import UNEXPLAINED, Part
 
 # What can be said of an entry whose format is not known.
-FRONT: Final = np.dtype([("offset", ">i8"), ("size", ">i4"), ("crc_or_leader_epoch", ">u4"), ("magic", "i1")])
 assert FRONT.itemsize == batch.MAGIC_POSITION + 1
 
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kafkalog.errors import Limits, UsageError
-from kafkalog.kernels import scan
-from kafkalog.kernels.bytes import Ints
+from kafkalog.format.entry_table import EntryTable
 from kafkalog.kernels.resync import ResyncBounds, find_next_entry
 from kafkalog.log.order import header_bases
 from kafkalog.segment.windows import SegmentWalk
@@ -24,7 +23,7 @@ class Gap:
     stop: int
 
 
-def iter_tables(source: ByteSource, start: int, limits: Limits) -> Iterator[Ints | Gap]:
+def iter_tables(source: ByteSource, start: int, limits: Limits) -> Iterator[EntryTable | Gap]:
     """Headers of all entries from `start` on, as tables of `scan`, and what lies between them."""
     bounds = ResyncBounds(batch_bytes=limits.batch_bytes)
     while start < source.size:
@@ -45,7 +44,7 @@ def iter_spans(source: ByteSource, start: int, limits: Limits) -> Iterator[tuple
         if isinstance(found, Gap):
             yield found.start, found.stop
         else:
-            yield from zip(found[scan.POSITION].tolist(), (found[scan.POSITION] + found[scan.SIZE]).tolist(), strict=True)
+            yield from zip(found.position.tolist(), found.stop.tolist(), strict=True)
 
 
 def find_byte(source: ByteSource, position: int, limits: Limits) -> int:
@@ -57,9 +56,9 @@ def find_byte(source: ByteSource, position: int, limits: Limits) -> int:
             if found.start <= position < found.stop:
                 return position
             continue
-        row = int(np.searchsorted(found[scan.POSITION] + found[scan.SIZE], position, "right"))
-        if row < found.shape[1]:
-            return int(found[scan.POSITION, row])
+        row = int(np.searchsorted(found.stop, position, "right"))
+        if row < len(found):
+            return int(found.position[row])
     return position
 
 
@@ -71,11 +70,11 @@ def find_offset(source: ByteSource, offset: int, limits: Limits) -> int:
             gaps.append(found)
             continue
         # No header has the first offset of a v0/v1 set: it is taken to follow the entry before.
-        rows = np.flatnonzero((header_bases(found) <= offset) & (found[scan.LAST_OFFSET] >= offset))
+        rows = np.flatnonzero((header_bases(found) <= offset) & (found.last_offset >= offset))
         if len(rows):
-            return int(found[scan.POSITION, rows[0]])
-        first = int(found[scan.BASE_OFFSET, 0]) if first is None else first
-        last = int(found[scan.LAST_OFFSET, -1])
+            return int(found.position[rows[0]])
+        first = int(found.base_offset[0]) if first is None else first
+        last = int(found.last_offset[-1])
     held = f"it has {first} to {last}, and offsets may be missing in between" if first is not None else "it has no entry at all"
     lost = "".join(f"; no entry can be followed at byte {gap.start}: see --position {gap.start}" for gap in gaps[:1])
     raise UsageError(f"{source.path}: no entry holds offset {offset}; {held}{lost}")

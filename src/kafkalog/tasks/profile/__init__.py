@@ -13,7 +13,6 @@ import numpy as np
 
 from kafkalog.errors import KafkaLogError, Limits, UsageError
 from kafkalog.format import batch
-from kafkalog.kernels import scan
 from kafkalog.kernels._jit import announce_compilation
 from kafkalog.log.batches import read_batches
 from kafkalog.log.headers import replay_transactions
@@ -114,13 +113,13 @@ class _Run:
     def read_headers(self) -> None:
         options = replace(self.options, columns=frozenset())
         for found in read_batches(self._each(), options, self.report):
-            counts, uncounted = header_counts(found.fields)
-            self.entries.take(found.partition, found.fields, counts, None, uncounted)
+            counts, uncounted = header_counts(found.entries)
+            self.entries.take(found.partition, found.entries, counts, None, uncounted)
             self.report.kept_records += int(counts.sum())
-            hours = hours_of(found.fields[scan.MAX_TIMESTAMP])
-            self.records.hours.add_numbers(hours, np.ascontiguousarray(found.fields[scan.SIZE]), counts)
-            self.future.take_entries(found.file, found.fields, count=True)
-            self.zstd.take(found.partition, found.file, found.fields)
+            hours = hours_of(found.entries.max_timestamp)
+            self.records.hours.add_numbers(hours, np.ascontiguousarray(found.entries.size), counts)
+            self.future.take_entries(found.file, found.entries, count=True)
+            self.zstd.take(found.partition, found.file, found.entries)
             self._show_progress()
 
     def read_records(self) -> None:
@@ -129,8 +128,8 @@ class _Run:
             aborted: AbortedRanges | None = None
             options = replace(self.options, window_bytes=_window_bytes(partition, self.options.limits))
             for found in read_records([partition], options, self.report):
-                fields = found.columns.entry_fields[:, found.first_entry : found.stop_entry]
-                if aborted is None and (fields[scan.ATTRIBUTES] & batch.TRANSACTIONAL).any():
+                table = found.columns.entry_table[found.first_entry : found.stop_entry]
+                if aborted is None and (table.attributes & batch.TRANSACTIONAL).any():
                     aborted = replay_transactions(partition, self.options.limits, ReadReport()).aborted()
                 self._take(found, aborted)
                 self._show_progress()
@@ -138,14 +137,14 @@ class _Run:
 
     def _take(self, found: RecordSlice, aborted: AbortedRanges | None) -> None:
         columns, entries = found.columns, slice(found.first_entry, found.stop_entry)
-        fields, file = columns.entry_fields[:, entries], columns.window.file
+        table, file = columns.entry_table[entries], columns.window.file
         # A message of v0 or v1 is its own payload, and a set of them would be its messages.
-        raw_sizes = columns.payload_sizes[entries] + np.where(fields[scan.MAGIC] == 2, batch.HEADER_SIZE, 0)
-        self.entries.take(found.partition, fields, columns.row_counts[entries], raw_sizes)
+        raw_sizes = columns.payload_sizes[entries] + np.where(table.magic == 2, batch.HEADER_SIZE, 0)
+        self.entries.take(found.partition, table, columns.row_counts[entries], raw_sizes)
         self.records.take(found, aborted)
-        self.future.take_entries(file, fields, count=False)
+        self.future.take_entries(file, table, count=False)
         self.future.take_records(file, columns.timestamps[found.start : found.stop])
-        self.zstd.take(found.partition, file, fields)
+        self.zstd.take(found.partition, file, table)
 
 
 def _window_bytes(partition: Partition, limits: Limits) -> int | None:

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from kafkalog import codecs
 from kafkalog.format import batch
-from kafkalog.kernels import scan
-from kafkalog.kernels.bytes import Ints
+from kafkalog.format.entry_table import EntryTable
 from kafkalog.log.order import header_bases
 from kafkalog.log.partition import Partition
 
@@ -23,10 +22,10 @@ UNKNOWN_CODEC = "unknown"
 Name = TypeVar("Name", str, tuple[str, int])
 
 
-def header_counts(fields: Ints) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def header_counts(entries: EntryTable) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """(records of each entry as far as its header says, whether it is a set of v0 or v1 whose header does not)."""
-    is_set = header_bases(fields) < 0
-    counts = np.where(fields[scan.MAGIC] == 2, np.maximum(fields[scan.COUNT], 0), ~is_set)
+    is_set = header_bases(entries) < 0
+    counts = np.where(entries.magic == 2, np.maximum(entries.record_count, 0), ~is_set)
     return counts.astype(np.int64), is_set
 
 
@@ -42,14 +41,14 @@ class EntryCounts:
     def take(
         self,
         partition: Partition,
-        fields: Ints,
+        entries: EntryTable,
         counts: NDArray[np.int64],
         raw_sizes: NDArray[np.int64] | None = None,
         uncounted: NDArray[np.bool_] | None = None,
     ) -> None:
         """Entries of a partition with the records of each, their sizes without compression, and whose counts are not known."""
-        sizes = np.ascontiguousarray(fields[scan.SIZE])
-        numbers = fields[scan.ATTRIBUTES] & batch.CODEC_MASK
+        sizes = np.ascontiguousarray(entries.size)
+        numbers = entries.attributes & batch.CODEC_MASK
         for codec in np.unique(numbers).tolist():
             rows = numbers == codec
             count = self.by_codec.setdefault((partition.topic, partition.partition, codec), Count())
@@ -60,7 +59,7 @@ class EntryCounts:
                 int(counts[rows].sum()),
                 0 if uncounted is None else int(uncounted[rows].sum()),
             )
-        self.producers.add_numbers(np.ascontiguousarray(fields[scan.PRODUCER_ID]), sizes, counts)
+        self.producers.add_numbers(np.ascontiguousarray(entries.producer_id), sizes, counts)
         self.batch_bytes.take(sizes, sizes)
         known = slice(None) if uncounted is None else ~uncounted
         self.batch_records.take(counts[known], sizes[known])

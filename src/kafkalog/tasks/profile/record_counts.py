@@ -12,8 +12,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kafkalog.format import batch
+from kafkalog.format.entry_table import EntryTable
 from kafkalog.kernels import counting as kernel
-from kafkalog.kernels import layout, scan
+from kafkalog.kernels import layout
 from kafkalog.kernels.bytes import Bytes, Ints
 from kafkalog.kernels.layout import Texts, readonly
 from kafkalog.log.partition import Partition
@@ -94,7 +95,7 @@ class RecordCounts:
         if not rows:
             return
         entries = slice(found.first_entry, found.stop_entry)
-        fields, counts = found.columns.entry_fields[:, entries], found.columns.row_counts[entries]
+        table, counts = found.columns.entry_table[entries], found.columns.row_counts[entries]
         keys, values, headers = (found.columns.column(name, self._constants) for name in ("key", "value", "headers_raw"))
         key_texts, value_texts = (_Texts.of(texts_of(column.slice(found.start, rows))) for column in (keys, values))
         header_offsets = offsets_of(headers.slice(found.start, rows))
@@ -102,9 +103,9 @@ class RecordCounts:
         names, contents = (_Texts.of(texts_of(_between(pairs.field(at), header_offsets))) for at in range(2))
         weights = key_texts.sizes + value_texts.sizes + _header_bytes(header_offsets, names, contents) + batch.MIN_RECORD_SIZE
         shares = np.empty(rows, np.int64)
-        kernel.share_out(counts, np.ascontiguousarray(fields[scan.SIZE]), weights, shares)
+        kernel.share_out(counts, np.ascontiguousarray(table.size), weights, shares)
         self._take_hours(found.columns.timestamps[found.start : found.stop], shares)
-        self._take_keys(fields, counts, key_texts, value_texts.wanted, shares, aborted)
+        self._take_keys(table, counts, key_texts, value_texts.wanted, shares, aborted)
         self._take_headers(header_offsets, names, contents, weights, shares)
 
     def _take_hours(self, timestamps: Ints, shares: Ints) -> None:
@@ -112,21 +113,21 @@ class RecordCounts:
 
     def _take_keys(
         self,
-        fields: Ints,
+        table: EntryTable,
         counts: NDArray[np.int64],
         keys: _Texts,
         has_value: Bytes,
         shares: Ints,
         aborted: AbortedRanges | None,
     ) -> None:
-        data = ~_repeated((fields[scan.ATTRIBUTES] & batch.CONTROL != 0) & (fields[scan.MAGIC] == 2), counts)
+        data = ~_repeated((table.attributes & batch.CONTROL != 0) & (table.magic == 2), counts)
         wanted = (keys.wanted != 0) & data
         ids = keys.ids(wanted.astype(np.uint8), self.topic)
         ones = np.ones(len(ids), np.int64)
         self.keys.add(ids, keys.content, keys.starts, keys.sizes, shares, ones, self.topic)
         self._take_prefixes(keys, wanted.astype(np.uint8), shares, ones)
         if aborted is not None:
-            dropped = _repeated(aborted.mask(fields), counts)
+            dropped = _repeated(aborted.mask(table), counts)
             _add(self.part.aborted, dropped, shares)
             ids[dropped] = kernel.FREE
             data, wanted = data & ~dropped, wanted & ~dropped

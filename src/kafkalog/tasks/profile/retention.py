@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kafkalog.kernels import scan
+from kafkalog.format.entry_table import EntryTable
 from kafkalog.kernels.bytes import Ints
 from kafkalog.log.partition import Partition, Segment
 
@@ -41,9 +41,9 @@ class FutureTimestamps:
         if largest > self.bound_ms:
             self._see(file, largest, int(np.count_nonzero(timestamps > self.bound_ms)))
 
-    def take_entries(self, file: str, fields: Ints, *, count: bool) -> None:
+    def take_entries(self, file: str, entries: EntryTable, *, count: bool) -> None:
         """Headers count, too: a broker goes by the largest timestamp that the header of a batch states."""
-        largest = np.where(fields[scan.MAGIC] == 2, fields[scan.MAX_TIMESTAMP], fields[scan.BASE_TIMESTAMP])
+        largest = np.where(entries.magic == 2, entries.max_timestamp, entries.base_timestamp)
         if int(largest.max(initial=-1)) > self.bound_ms:
             self._see(file, int(largest.max()), int(np.count_nonzero(largest > self.bound_ms)) if count else 0)
 

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from kafkalog import codecs
 from kafkalog.errors import CodecError, Limits, OutputFull, StorageError
 from kafkalog.format import batch
-from kafkalog.kernels import scan
-from kafkalog.kernels.bytes import Ints
+from kafkalog.format.entry_table import EntryTable
 from kafkalog.log.partition import Partition
 
 from .keys import NORMAL_QUANTILE
@@ -61,10 +60,10 @@ def student_quantile(freedom: int) -> float:
     return z + (z**3 + z) / 4 / freedom + second / freedom**2 + third / freedom**3
 
 
-def _is_eligible(fields: Ints) -> NDArray[np.bool_]:
+def _is_eligible(entries: EntryTable) -> NDArray[np.bool_]:
     """Which entries could be zstd, and are not."""
-    attributes = fields[scan.ATTRIBUTES]
-    is_data = (fields[scan.MAGIC] == 2) & (attributes & batch.CONTROL == 0) & (fields[scan.COUNT] > 0)
+    attributes = entries.attributes
+    is_data = (entries.magic == 2) & (attributes & batch.CONTROL == 0) & (entries.record_count > 0)
     eligible: NDArray[np.bool_] = is_data & (attributes & batch.CODEC_MASK != codecs.ZSTD)
     return eligible
 
@@ -87,35 +86,36 @@ class ZstdTrial:
         self.total = _Group()
         self.topics: dict[str, _Group] = {}
 
-    def take(self, partition: Partition, file: str, fields: Ints) -> None:
+    def take(self, partition: Partition, file: str, entries: EntryTable) -> None:
         """Entries that follow the ones before."""
-        eligible = _is_eligible(fields)
+        eligible = _is_eligible(entries)
         groups = (self.total, self.topics.setdefault(partition.topic, _Group()))
         for group in groups:
-            group.of_bytes += int(fields[scan.SIZE, eligible].sum())
-        hits = np.where(eligible, self._hits(file, fields), 0)
+            group.of_bytes += int(entries.size[eligible].sum())
+        hits = np.where(eligible, self._hits(file, entries), 0)
         chosen = np.flatnonzero(hits)
         if len(chosen):
-            self._recompress(partition, file, fields[:, chosen], hits[chosen], groups)
+            self._recompress(partition, file, entries[chosen], hits[chosen], groups)
 
-    def _hits(self, file: str, fields: Ints) -> NDArray[np.int64]:
+    def _hits(self, file: str, entries: EntryTable) -> NDArray[np.int64]:
         """How often each entry was drawn."""
         if self.whole:
-            return np.ones(fields.shape[1], np.int64)
-        starts = self.starts.get(file, 0) + fields[scan.POSITION]
-        hits: NDArray[np.int64] = np.searchsorted(self.drawn, starts + fields[scan.SIZE]) - np.searchsorted(self.drawn, starts)
+            return np.ones(len(entries), np.int64)
+        starts = self.starts.get(file, 0) + entries.position
+        hits: NDArray[np.int64] = np.searchsorted(self.drawn, starts + entries.size) - np.searchsorted(self.drawn, starts)
         return hits
 
     def _recompress(
-        self, partition: Partition, file: str, fields: Ints, hits: NDArray[np.int64], groups: tuple[_Group, ...]
+        self, partition: Partition, file: str, entries: EntryTable, hits: NDArray[np.int64], groups: tuple[_Group, ...]
     ) -> None:
         # What was there a moment ago may be gone or, where checksums were not checked, no compressed bytes at all.
         with suppress(StorageError), partition.store.open(file) as source:
             for row, times in enumerate(hits.tolist()):
-                position, size = int(fields[scan.POSITION, row]), int(fields[scan.SIZE, row])
-                payload = source.read(position + batch.HEADER_SIZE, size - batch.HEADER_SIZE)
+                header = entries.header(row)
+                size = header.size
+                payload = source.read(header.position + batch.HEADER_SIZE, size - batch.HEADER_SIZE)
                 with suppress(CodecError, OutputFull):
-                    new_size = self._new_size(int(fields[scan.ATTRIBUTES, row]) & batch.CODEC_MASK, payload)
+                    new_size = self._new_size(header.attributes & batch.CODEC_MASK, payload)
                     for group in groups:
                         group.batches += 1
                         group.saved_bytes += size - new_size

@@ -1,0 +1,54 @@
+"""The 17 bytes with which an entry of every magic begins: enough to tell what it is and where the next one begins.
+
+    front := offset int64                    base offset of a batch, offset of a message
+             size int32                      bytes after this field, at least 14; a batch calls it its length
+             crc_or_leader_epoch uint32      CRC of a message, leader epoch of a batch
+             magic int8
+
+Readers look at it before they know that the bytes are an entry at all, so nothing here refuses anything.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from . import batch, message
+
+FRONT: Final = np.dtype([("offset", ">i8"), ("size", ">i4"), ("crc_or_leader_epoch", ">u4"), ("magic", "i1")])
+FRONT_SIZE: Final = FRONT.itemsize
+SMALLEST_ENTRY: Final = batch.LOG_OVERHEAD + message.MIN_MESSAGE_SIZE
+
+# The magic as a number from 0 on: one comparison then tells every unknown one.
+_FRONT = struct.Struct(">qi4xB")
+_OFFSET_AND_LENGTH = struct.Struct(">qi")
+assert _FRONT.size == FRONT_SIZE == batch.MAGIC_POSITION + 1 == message.MAGIC_POSITION + 1
+assert _OFFSET_AND_LENGTH.size == batch.LOG_OVERHEAD
+
+
+class EntryFront(NamedTuple):
+    """What stands in the front of an entry."""
+
+    offset: int
+    length: int
+    magic: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole entry."""
+        return self.length + batch.LOG_OVERHEAD
+
+
+def peek_front(data: bytes | memoryview, position: int = 0) -> EntryFront | None:
+    """The front of the entry at `position`; None if `data` ends within it."""
+    return EntryFront(*_FRONT.unpack_from(data, position)) if len(data) - position >= FRONT_SIZE else None
+
+
+def peek_length(data: bytes | memoryview, position: int = 0) -> int | None:
+    """The length of the entry at `position`; None if `data` ends before or within it."""
+    if len(data) - position < batch.LOG_OVERHEAD:
+        return None
+    length: int = _OFFSET_AND_LENGTH.unpack_from(data, position)[1]
+    return length
