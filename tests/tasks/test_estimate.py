@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalog.errors import UsageError
+from kafkalog.format.integers import MAX_INT32
 from kafkalog.format.reference import Record, encode_batch, encode_message
-from kafkalog.segment.encode import MAX_INT32, encode_batches, encode_messages
+from kafkalog.segment.encode import encode_batches, encode_messages
 from kafkalog.tasks.estimate import Estimation, estimate_sizes, estimate_table, read_records
 from kafkalog.tasks.json_records import SCHEMA, read_json_records
 

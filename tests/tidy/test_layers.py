@@ -76,7 +76,7 @@ def test_the_table_has_the_layers_of_the_reading_half_in_their_order(layers: dic
     assert layers["errors"] == set()
     assert layers["format"] == layers["storage"] == {"errors"}
     assert layers["kernels"] == {"format", "errors"}
-    assert layers["codecs"] == {"kernels", "errors"}
+    assert layers["codecs"] == {"format", "kernels", "errors"}
     assert layers["segment"] == {"format", "codecs", "kernels", "storage", "errors"}
     assert layers["log"] == layers["segment"] | {"segment"}
     assert layers["tables"] == layers["log"] | {"log"}

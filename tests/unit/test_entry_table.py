@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kafkalog.format import entry_table
-from kafkalog.format.entry_front import FRONT, SMALLEST_ENTRY, EntryFront, peek_front, peek_length
+from kafkalog.format.entry_front import FRONT, SMALLEST_ENTRY, EntryFront, peek_crc, peek_front, peek_last_offset, peek_length
 from kafkalog.format.entry_table import FIELD_COUNT, EntryHeader, EntryTable
 from kafkalog.format.reference import Record, encode_batch, encode_message
 from kafkalog.kernels import scan
@@ -73,7 +73,10 @@ def test_the_kernel_fills_what_the_names_say() -> None:
     assert batch.stop == 1000 + len(stored)
     assert (message.magic, message.base_offset, message.max_timestamp, message.record_count) == (1, 3, 5, -1)
     assert (batch.magic, batch.base_offset, batch.last_offset, batch.record_count) == (2, 7, 8, 2)
-    assert (batch.leader_epoch, batch.producer_id, batch.producer_epoch) == (4, 11, 1)
+    assert (batch.leader_epoch, batch.producer_id, batch.producer_epoch, batch.base_sequence) == (4, 11, 1, 6)
+    assert peek_last_offset(stored) == 3
+    assert peek_last_offset(stored[message.size :]) == 8
+    assert (peek_crc(stored, 1), peek_crc(stored[message.size :], 2)) == (message.crc, batch.crc)
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2, 255])

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 
 from kafkalog.errors import CodecError, CodecMissing, OutputFull, UsageError
+from kafkalog.format.batch import CODEC_NAMES as NAMES
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["GZIP", "LEVELS", "LZ4", "NAMES", "NONE", "SNAPPY", "ZSTD", "codec_id", "compress", "decompress", "decompressed"]
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
-NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 
 # What Kafka's compression.<codec>.level allows.
 LEVELS = {GZIP: range(1, 10), LZ4: range(1, 18), ZSTD: range(-131_072, 23)}

@@ -6,8 +6,9 @@ from typing import Final
 
 from kafkalog import codecs
 from kafkalog.errors import CorruptRecord, InvalidRecord, OffsetsOutOfOrder, RecordTooLarge
+from kafkalog.format.batch import NO_LEADER_EPOCH, NO_TIMESTAMP
 
-from .entries import NO_LEADER_EPOCH, NO_TIMESTAMP, Buffer, Entry, iter_entries
+from .entries import Buffer, Entry, iter_entries
 from .offsets import AppendOrigin
 
 UNKNOWN_OFFSET: Final = -1

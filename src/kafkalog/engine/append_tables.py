@@ -15,17 +15,18 @@ import pyarrow.compute as pc
 
 from kafkalog import codecs
 from kafkalog.errors import InvalidRecord, InvalidTimestamp, RecordBatchTooLarge, RecordTooLarge, UsageError
-from kafkalog.format.batch import CODEC_MASK, TRANSACTIONAL
+from kafkalog.format.batch import CODEC_MASK, NO_TIMESTAMP, TRANSACTIONAL
 from kafkalog.format.entry_table import EntryTable
+from kafkalog.format.integers import MAX_INT64
 from kafkalog.segment.encode import Run, encode_messages, encode_runs
 
 from .appending import AppendRequest, AppendResult, append_stamped, note_producers
-from .config import MAX_LONG, LogConfig
+from .config import LogConfig
 from .entries import iter_entries
 from .header_tables import scan_entries
 from .indexes import MAX_RELATIVE_OFFSET
 from .log_segment import MAX_TIMESTAMP
-from .offsets import NO_TIMESTAMP, AppendOrigin, OffsetMetadata
+from .offsets import AppendOrigin, OffsetMetadata
 from .producer_checks import ProducerAnalysis, analyze_producers, has_ongoing_transaction
 from .producer_state import TRANSACTION_VERSION_UNKNOWN, VerificationGuard
 from .validation import target_compression
@@ -96,7 +97,7 @@ def _check_rows(table: pa.Table | pa.RecordBatch, config: LogConfig, now_ms: int
     if newest is not None and newest - now_ms > config.message_timestamp_after_max_ms:
         raise InvalidTimestamp(f"timestamp {newest} is further ahead of {now_ms} than message.timestamp.after.max.ms allows")
     before_ms = config.message_timestamp_before_max_ms
-    if oldest is not None and before_ms != MAX_LONG and now_ms - oldest > before_ms:
+    if oldest is not None and before_ms != MAX_INT64 and now_ms - oldest > before_ms:
         raise InvalidTimestamp(f"timestamp {oldest} is further behind {now_ms} than message.timestamp.before.max.ms allows")
 
 

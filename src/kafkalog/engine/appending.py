@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import RecordBatchTooLarge, RecordTooLarge, UnexpectedAppendOffset
 from kafkalog.format.batch import CODEC_NAMES
+from kafkalog.format.integers import MAX_INT32
 from kafkalog.storage.fs import Buffer
 
 from .analysis import UNKNOWN_OFFSET, AppendInfo, analyze
@@ -23,7 +24,7 @@ from .validation import Rules, validate
 if TYPE_CHECKING:
     from .partition_log import PartitionLog
 
-MAX_OFFSET_DELTA: Final = (1 << 31) - 1
+MAX_OFFSET_DELTA: Final = MAX_INT32
 
 
 @dataclass(slots=True)

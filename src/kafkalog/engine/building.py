@@ -12,15 +12,16 @@ from crc32c import crc32c
 from kafkalog import codecs
 from kafkalog.errors import InvalidArgument
 from kafkalog.format import batch
+from kafkalog.format.batch import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 from kafkalog.format.control import EndTxnMarker, encode_end_txn_marker
+from kafkalog.format.integers import MAX_INT32, as_int32, as_int64
 from kafkalog.format.reference import encode_record
 from kafkalog.format.sequence import NO_SEQUENCE
 from kafkalog.format.text import decode_utf8
 
-from .entries import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
-from .entry_records import Headers, Record, as_int64
+from .entry_records import Headers, Record
 
-MAX_OFFSET_DELTA: Final = (1 << 31) - 1
+MAX_OFFSET_DELTA: Final = MAX_INT32
 
 _FRONT = struct.Struct(">qiibI")
 _BODY = struct.Struct(">hiqqqhii")
@@ -95,7 +96,7 @@ class RecordsBuilder:
             timestamp = self._append_message(offset, timestamp, key, value, headers)
         else:
             delta = as_int64(timestamp - self._base_timestamp)
-            self._parts.append(encode_record(_as_int32(offset - self.base_offset), delta, key, value, _in_utf8(headers)))
+            self._parts.append(encode_record(as_int32(offset - self.base_offset), delta, key, value, _in_utf8(headers)))
         if offset - self.base_offset > MAX_OFFSET_DELTA:
             raise InvalidArgument(f"offset {offset} is too far from the base offset {self.base_offset}")
         self.records_count += 1
@@ -196,7 +197,7 @@ def encode_batch(
     partition_leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytes:
     """A v2 batch around encoded records, which are compressed already if `attributes` name a codec."""
-    delta = _as_int32(last_offset - base_offset)
+    delta = as_int32(last_offset - base_offset)
     producer = producer_id, producer_epoch, base_sequence
     body = _BODY.pack(attributes, delta, base_timestamp, max_timestamp, *producer, records_count)
     length = batch.MIN_BATCH_LENGTH + len(content)
@@ -241,7 +242,3 @@ def _in_utf8(headers: Headers) -> Headers:
     if all(key.isascii() for key, _ in headers):
         return headers
     return tuple((decode_utf8(key).encode(), value) for key, value in headers)
-
-
-def _as_int32(value: int) -> int:
-    return (value + (1 << 31)) % (1 << 32) - (1 << 31)

@@ -9,9 +9,8 @@ from functools import cached_property
 from typing import Any, Final, Self
 
 from kafkalog.errors import UsageError
+from kafkalog.format.integers import MAX_INT32, MAX_INT64, MIN_INT64
 
-MAX_LONG: Final = (1 << 63) - 1
-MAX_INT: Final = (1 << 31) - 1
 DAY_MS: Final = 24 * 60 * 60 * 1000
 MIN_SEGMENT_BYTES: Final = 1 << 20  # of the public setting since 4.0; `internal.segment.bytes` takes less
 
@@ -31,14 +30,14 @@ class LogConfig:
     compression_zstd_level: int = 3
     delete_retention_ms: int = DAY_MS
     file_delete_delay_ms: int = 60_000
-    flush_messages: int = MAX_LONG
-    flush_ms: int = MAX_LONG
+    flush_messages: int = MAX_INT64
+    flush_ms: int = MAX_INT64
     index_interval_bytes: int = 4096
-    max_compaction_lag_ms: int = MAX_LONG
+    max_compaction_lag_ms: int = MAX_INT64
     max_message_bytes: int = (1 << 20) + 12
     message_format_version: str = "4.3"  # gone from Kafka 4: below 0.11.0 the log is written in v1, below 0.10.0 in v0
     message_timestamp_after_max_ms: int = 3_600_000
-    message_timestamp_before_max_ms: int = MAX_LONG
+    message_timestamp_before_max_ms: int = MAX_INT64
     message_timestamp_type: str = "CreateTime"
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0
@@ -154,8 +153,8 @@ def _version(text: str) -> str:
     return text
 
 
-_AT_LEAST_ZERO = _integer(0, MAX_LONG)
-_MINUS_ONE_OR_MORE = _integer(-1, MAX_LONG)
+_AT_LEAST_ZERO = _integer(0, MAX_INT64)
+_MINUS_ONE_OR_MORE = _integer(-1, MAX_INT64)
 
 SETTINGS: Final[Mapping[str, Callable[[str], Any]]] = {
     "cleanup.policy": _policies,
@@ -165,26 +164,26 @@ SETTINGS: Final[Mapping[str, Callable[[str], Any]]] = {
     "compression.zstd.level": _integer(-131072, 22),
     "delete.retention.ms": _AT_LEAST_ZERO,
     "file.delete.delay.ms": _AT_LEAST_ZERO,
-    "flush.messages": _integer(1, MAX_LONG),
+    "flush.messages": _integer(1, MAX_INT64),
     "flush.ms": _AT_LEAST_ZERO,
-    "index.interval.bytes": _integer(0, MAX_INT),
-    "internal.segment.bytes": _integer(1, MAX_INT),
-    "max.compaction.lag.ms": _integer(1, MAX_LONG),
-    "max.message.bytes": _integer(0, MAX_INT),
+    "index.interval.bytes": _integer(0, MAX_INT32),
+    "internal.segment.bytes": _integer(1, MAX_INT32),
+    "max.compaction.lag.ms": _integer(1, MAX_INT64),
+    "max.message.bytes": _integer(0, MAX_INT32),
     "message.format.version": _version,
     "message.timestamp.after.max.ms": _AT_LEAST_ZERO,
     "message.timestamp.before.max.ms": _AT_LEAST_ZERO,
     "message.timestamp.type": _one_of(*TIMESTAMP_TYPES),
     "min.cleanable.dirty.ratio": _ratio,
     "min.compaction.lag.ms": _AT_LEAST_ZERO,
-    "min.insync.replicas": _integer(1, MAX_INT),
+    "min.insync.replicas": _integer(1, MAX_INT32),
     "preallocate": _boolean,
-    "retention.bytes": _integer(-(1 << 63), MAX_LONG),
+    "retention.bytes": _integer(MIN_INT64, MAX_INT64),
     "retention.ms": _MINUS_ONE_OR_MORE,
-    "segment.bytes": _integer(MIN_SEGMENT_BYTES, MAX_INT),
-    "segment.index.bytes": _integer(4, MAX_INT),
+    "segment.bytes": _integer(MIN_SEGMENT_BYTES, MAX_INT32),
+    "segment.index.bytes": _integer(4, MAX_INT32),
     "segment.jitter.ms": _AT_LEAST_ZERO,
-    "segment.ms": _integer(1, MAX_LONG),
+    "segment.ms": _integer(1, MAX_INT64),
     "unclean.leader.election.enable": _boolean,
 }
 

@@ -16,16 +16,13 @@ from crc32c import crc32c
 
 from kafkalog.errors import CorruptRecord, InvalidArgument, InvalidRecord, InvalidState, LogRefusal
 from kafkalog.format import batch, message
+from kafkalog.format.batch import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 from kafkalog.format.sequence import NO_SEQUENCE, last_sequence
 
 from .entry_records import Content, Record, decompressed, iter_batch_records
 
 Buffer = bytes | bytearray | memoryview
 
-NO_PRODUCER_ID: Final = -1
-NO_PRODUCER_EPOCH: Final = -1
-NO_LEADER_EPOCH: Final = -1
-NO_TIMESTAMP: Final = -1
 
 FRONT_SIZE: Final = batch.MAGIC_POSITION + 1
 

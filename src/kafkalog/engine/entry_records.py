@@ -7,7 +7,7 @@ where a compressed batch is to be stored as it came, a glance that steps over ke
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kafkalog import codecs
 from kafkalog.codecs.partial import BREAKS, CLOSED, ENDS, decompressed_part
@@ -22,13 +22,13 @@ from kafkalog.errors import (
     RecordTooLarge,
 )
 from kafkalog.format import batch
+from kafkalog.format.integers import MAX_INT64, as_int64
 
 if TYPE_CHECKING:
     from .entries import Batch
 
 Headers = tuple[tuple[bytes, bytes | None], ...]
 
-MAX_INT64: Final = (1 << 63) - 1
 _VARINT_SIZE, _VARLONG_SIZE = 5, 10
 
 
@@ -59,11 +59,6 @@ Found = TypeVar("Found")
 
 class _Overlong(Exception):
     """A variable-length integer with more bytes than its width needs."""
-
-
-def as_int64(value: int) -> int:
-    """`value` as Java's arithmetic would leave it."""
-    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 class Content(NamedTuple):

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog.errors import OffsetOutOfRange, UsageError
+from kafkalog.format.batch import NO_TIMESTAMP
 
 from .file_records import TimestampAndOffset
-from .offsets import NO_TIMESTAMP, OffsetMetadata
+from .offsets import OffsetMetadata
 
 if TYPE_CHECKING:
     from .partition_log import PartitionLog

@@ -10,13 +10,13 @@ from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
 
 from kafkalog.errors import CorruptRecord, InvalidArgument, LogRefusal
-from kafkalog.format.batch import HEADER_SIZE
+from kafkalog.format.batch import HEADER_SIZE, NO_TIMESTAMP
+from kafkalog.format.integers import MAX_INT32
 from kafkalog.storage.fs import Buffer, Fs, OpenFile
 
 from .entries import FRONT_SIZE, Entry, file_entry_at, file_entry_size
-from .offsets import NO_TIMESTAMP
 
-MAX_SIZE: Final = (1 << 31) - 1
+MAX_SIZE: Final = MAX_INT32
 SMALLEST_READ: Final = 1 << 13  # a lookup by index ends within index.interval.bytes, 4 KiB if nobody changed it
 LARGEST_READ: Final = 1 << 20
 

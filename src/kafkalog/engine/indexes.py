@@ -17,13 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkalog.errors import CorruptIndex, IndexOffsetOverflow, IndexOverflow, InvalidArgument, InvalidOffset, InvalidState
+from kafkalog.format.batch import NO_TIMESTAMP
+from kafkalog.format.integers import MAX_INT32
 from kafkalog.storage.fs import Fs, OpenFile
 
-from .offsets import NO_TIMESTAMP, OffsetPosition, TimestampOffset
+from .offsets import OffsetPosition, TimestampOffset
 
 _TIMESTAMP = struct.Struct(">q")
 
-MAX_RELATIVE_OFFSET: Final = (1 << 31) - 1
+MAX_RELATIVE_OFFSET: Final = MAX_INT32
 Column = NDArray[np.int64]
 WARM_BYTES: Final = 8192  # searched first: lookups are mostly near the end
 

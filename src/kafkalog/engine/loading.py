@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from kafkalog.errors import CorruptIndex, CorruptRecord, InvalidOffset, InvalidRecord, InvalidState, SegmentOffsetOverflow
-from kafkalog.format.names import parse_file_name, segment_file_name
+from kafkalog.format.names import MAX_OFFSET, parse_file_name, segment_file_name
 
 from .leader_epochs import LeaderEpochs
 from .log_segment import LogSegment
@@ -20,7 +20,7 @@ from .producer_rebuild import delete_snapshots, rebuild_producers
 from .producers import ProducerStates
 from .recovery import recover_segment
 from .segment_files import SegmentFiles
-from .swap_recovery import MAX_OFFSET, list_files, settle_replacements
+from .swap_recovery import list_files, settle_replacements
 
 INDEX_KINDS: Final = ("index", "timeindex", "txnindex")
 Result = TypeVar("Result")

@@ -12,6 +12,7 @@ import numpy as np
 
 from kafkalog.errors import InvalidArgument, LogRefusal, SegmentOffsetOverflow
 from kafkalog.format.entry_table import EntryTable
+from kafkalog.format.integers import MAX_INT64
 from kafkalog.format.names import segment_file_name
 from kafkalog.segment.build import IndexBuilder
 from kafkalog.storage.fs import Buffer, Fs
@@ -26,7 +27,7 @@ from .producer_state import CompletedTransaction
 from .schedule import Clock
 from .transaction_index import AbortedTransaction, TransactionIndex
 
-MAX_TIMESTAMP: Final = (1 << 63) - 1
+MAX_TIMESTAMP: Final = MAX_INT64
 COPY_BYTES: Final = 1 << 20
 BULK_BYTES: Final = 1 << 16  # from here on one kernel call for many entries pays, even if they are large
 

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Final, NamedTuple
-
-NO_OFFSET: Final = -1
-NO_TIMESTAMP: Final = -1
-NO_EPOCH: Final = -1
+from typing import NamedTuple
 
 
 class OffsetMetadata(NamedTuple):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from kafkalog.format.integers import MAX_INT32
+
 from .config import LogConfig
 from .log_segment import LogSegment
 from .log_segments import LogSegments
@@ -12,7 +14,7 @@ from .producers import ProducerStates
 from .schedule import Clock, Schedule
 from .storage_guard import StorageGuard
 
-MAX_READ: Final = (1 << 31) - 1
+MAX_READ: Final = MAX_INT32
 
 
 def rebuild_producers(

@@ -21,17 +21,17 @@ from kafkalog.errors import (
     OutOfOrderSequence,
     TransactionCoordinatorFenced,
 )
+from kafkalog.format.batch import NO_PRODUCER_EPOCH, NO_TIMESTAMP
 from kafkalog.format.control import ABORT, COMMIT, EndTxnMarker, decode_control_record, decode_control_type
+from kafkalog.format.integers import MAX_INT16
 from kafkalog.format.sequence import MAX_SEQUENCE, NO_SEQUENCE, decrement_sequence
 
-from .offsets import NO_TIMESTAMP, AppendOrigin, OffsetMetadata
+from .offsets import AppendOrigin, OffsetMetadata
 
 if TYPE_CHECKING:
     from .entries import Entry
 
-NO_PRODUCER_ID: Final = -1
-NO_PRODUCER_EPOCH: Final = -1
-MAX_PRODUCER_EPOCH: Final = (1 << 15) - 1
+MAX_PRODUCER_EPOCH: Final = MAX_INT16
 
 BATCHES_KEPT: Final = 5  # as many requests as an idempotent producer may have under way
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kafkalog.errors import InvalidArgument, UnsupportedFormat
+from kafkalog.format.batch import NO_PRODUCER_ID
 from kafkalog.format.hash_order import HashMap, NewestFirstMap
 from kafkalog.format.names import parse_file_name, segment_file_name
 from kafkalog.format.snapshot import ENTRY, decode_snapshot, encode_snapshot
@@ -25,7 +26,6 @@ from kafkalog.storage.fs import Fs
 
 from .offsets import AppendOrigin, OffsetMetadata
 from .producer_state import (
-    NO_PRODUCER_ID,
     BatchMetadata,
     CompletedTransaction,
     ProducerAppend,

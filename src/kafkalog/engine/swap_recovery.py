@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import Final
 
-from kafkalog.format.names import SEGMENT_KINDS, parse_file_name
+from kafkalog.format.names import MAX_OFFSET, SEGMENT_KINDS, parse_file_name
 
 from .segment_files import CLEANED, DELETED, SWAP, SegmentFiles
-
-MAX_OFFSET: Final = (1 << 63) - 1
 
 
 def settle_replacements(files: SegmentFiles) -> None:

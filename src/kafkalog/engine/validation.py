@@ -16,13 +16,15 @@ import numpy as np
 from kafkalog import codecs
 from kafkalog.errors import CodecError, InvalidRecord, InvalidTimestamp, Limits, RecordValidation, UnsupportedForMessageFormat
 from kafkalog.format import batch
+from kafkalog.format.batch import NO_TIMESTAMP
+from kafkalog.format.integers import MAX_INT64, as_int64
 from kafkalog.kernels import batch_validation
 from kafkalog.kernels.bytes import Ints
 
 from .building import RecordsBuilder
 from .config import LogConfig
-from .entries import NO_TIMESTAMP, Batch, Entry, Message, iter_entries
-from .entry_records import Glance, Record, as_int64, iter_glances
+from .entries import Batch, Entry, Message, iter_entries
+from .entry_records import Glance, Record, iter_glances
 from .offsets import AppendOrigin
 
 DEFAULT_LZ4_LEVEL: Final = 9  # Kafka's name for its fast compressor, which has no levels
@@ -37,7 +39,7 @@ class Rules:
     compact: bool = False
     magic: int = 2
     timestamp_type: int = batch.CREATE_TIME
-    before_max_ms: int = (1 << 63) - 1
+    before_max_ms: int = MAX_INT64
     after_max_ms: int = 3_600_000
     leader_epoch: int = -1
     origin: AppendOrigin = AppendOrigin.CLIENT

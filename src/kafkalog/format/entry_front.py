@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from . import batch, message
+from .integers import MAX_INT8, as_int64
 
 FRONT: Final = np.dtype([("offset", ">i8"), ("size", ">i4"), ("crc_or_leader_epoch", ">u4"), ("magic", "i1")])
 FRONT_SIZE: Final = FRONT.itemsize
@@ -23,6 +24,8 @@ SMALLEST_ENTRY: Final = batch.LOG_OVERHEAD + message.MIN_MESSAGE_SIZE
 
 # The magic as a number from 0 on: one comparison then tells every unknown one.
 _FRONT = struct.Struct(">qi4xB")
+_INT32 = struct.Struct(">i")
+_UINT32 = struct.Struct(">I")
 _OFFSET_AND_LENGTH = struct.Struct(">qi")
 assert _FRONT.size == FRONT_SIZE == batch.MAGIC_POSITION + 1 == message.MAGIC_POSITION + 1
 assert _OFFSET_AND_LENGTH.size == batch.LOG_OVERHEAD
@@ -44,6 +47,20 @@ class EntryFront(NamedTuple):
 def peek_front(data: bytes | memoryview, position: int = 0) -> EntryFront | None:
     """The front of the entry at `position`; None if `data` ends within it."""
     return EntryFront(*_FRONT.unpack_from(data, position)) if len(data) - position >= FRONT_SIZE else None
+
+
+def peek_crc(data: bytes | memoryview, magic: int) -> int:
+    """The checksum that the entry at the start of `data` has stored."""
+    crc: int = _UINT32.unpack_from(data, batch.CRC_POSITION if magic >= batch.MAX_MAGIC else message.CRC_POSITION)[0]
+    return crc
+
+
+def peek_last_offset(data: bytes | memoryview) -> int:
+    """The last offset of the entry at the start of `data`, as Java adds; a message is named by it."""
+    offset, _, magic = _FRONT.unpack_from(data)
+    if not batch.MAX_MAGIC <= magic <= MAX_INT8:
+        return int(offset)
+    return as_int64(offset + _INT32.unpack_from(data, batch.LAST_OFFSET_DELTA_POSITION)[0])
 
 
 def peek_length(data: bytes | memoryview, position: int = 0) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+MAX_INT8: Final = (1 << 7) - 1
 MAX_INT16: Final = (1 << 15) - 1
 MAX_INT32: Final = (1 << 31) - 1
 MAX_INT64: Final = (1 << 63) - 1

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from kafkalog.errors import KafkaLogError, NoLogs, StorageError, UnsupportedFormat
 from kafkalog.format import names
-from kafkalog.format.batch import LOG_OVERHEAD, MAGIC_POSITION, MAX_MAGIC
+from kafkalog.format.batch import MAX_MAGIC
 from kafkalog.format.checkpoint import decode_offset_checkpoint
+from kafkalog.format.entry_front import FRONT_SIZE, peek_front
 from kafkalog.format.message import MIN_MESSAGE_SIZE
 from kafkalog.storage.store import LINKED_FOLDER, Entry, Store
 
@@ -167,15 +168,10 @@ def _partition_of_file(store: Store, path: str, entry: Entry) -> Partition:
 
 def _require_segment(store: Store, path: str, entry: Entry) -> None:
     with store.open(path) as source:
-        front = source.read(0, MAGIC_POSITION + 1)
+        data = source.read(0, FRONT_SIZE)
     if not entry.size:
         return
-    plausible = (
-        len(front) > MAGIC_POSITION
-        and int.from_bytes(front[8:LOG_OVERHEAD], "big", signed=True) >= MIN_MESSAGE_SIZE
-        and front[MAGIC_POSITION] <= MAX_MAGIC
-        and front[0] < 0x80
-    )
-    if not plausible:
+    front = peek_front(data)
+    if front is None or front.length < MIN_MESSAGE_SIZE or front.magic > MAX_MAGIC or front.offset < 0:
         detail = "its first bytes are no entry of a Kafka log; segment files are named with 20 digits and .log"
-        raise UnsupportedFormat("not-a-segment", file=path, position=0, found=front.hex(" ") or "an empty file", detail=detail)
+        raise UnsupportedFormat("not-a-segment", file=path, position=0, found=data.hex(" ") or "an empty file", detail=detail)

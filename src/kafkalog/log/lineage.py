@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kafkalog.errors import Limits
-from kafkalog.format.batch import CODEC_MASK
+from kafkalog.format.batch import CODEC_MASK, NO_LEADER_EPOCH
 from kafkalog.format.checkpoint import EpochStart
 from kafkalog.format.entry_table import EntryTable
 from kafkalog.kernels import scan
@@ -24,8 +24,6 @@ from kafkalog.storage.store import ByteSource
 
 from .headers import iter_headers
 from .partition import Partition, Segment
-
-UNKNOWN_EPOCH = -1
 
 
 @dataclass(frozen=True)
@@ -71,7 +69,7 @@ class Lineage:
 
     @property
     def epoch(self) -> int:
-        return self.epochs[-1].epoch if self.epochs else UNKNOWN_EPOCH
+        return self.epochs[-1].epoch if self.epochs else NO_LEADER_EPOCH
 
     @property
     def last_offset(self) -> int:
@@ -121,7 +119,7 @@ def _goes_on(read: Lineage, here: EntryMark) -> bool:
 
 def _by_entries(partition: Partition, read: Lineage, here: EntryMark, limits: Limits) -> list[int]:
     """Where the log leaves what was read, by the entry that now holds the last offset of it, or is the last one before it."""
-    if UNKNOWN_EPOCH in (here.leader_epoch, read.epoch) or here.leader_epoch == read.epoch:
+    if NO_LEADER_EPOCH in (here.leader_epoch, read.epoch) or here.leader_epoch == read.epoch:
         return []
     if here.leader_epoch > read.epoch:
         return [_first_offset_above(partition, read.epoch, here, limits)]
@@ -143,9 +141,9 @@ def _by_checkpoint(partition: Partition, read: Lineage) -> list[int]:
 
 
 def epoch_at(epochs: Sequence[EpochStart], offset: int) -> int:
-    """The epoch of an offset; UNKNOWN_EPOCH before the first one."""
+    """The epoch of an offset; NO_LEADER_EPOCH before the first one."""
     found = [start.epoch for start in epochs if start.start_offset <= offset]
-    return found[-1] if found else UNKNOWN_EPOCH
+    return found[-1] if found else NO_LEADER_EPOCH
 
 
 def _first_offset_above(partition: Partition, epoch: int, here: EntryMark, limits: Limits) -> int:

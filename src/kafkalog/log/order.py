@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 
 from kafkalog.errors import CorruptBatch
 from kafkalog.format import batch
+from kafkalog.format.batch import NO_LEADER_EPOCH
 from kafkalog.format.entry_table import EntryTable
+from kafkalog.format.integers import MAX_INT32
 from kafkalog.format.names import MAX_OFFSET
 from kafkalog.kernels.bytes import Ints
 from kafkalog.segment.windows import Window
@@ -24,8 +26,7 @@ from kafkalog.segment.windows import Window
 from .partition import Partition, Segment
 
 NOTHING_YET = -1
-UNKNOWN_EPOCH = -1
-MAX_INDEX_DELTA = (1 << 31) - 1
+MAX_INDEX_DELTA = MAX_INT32
 # Entries that are asked whether the one before them can be right.
 WITNESSES = 2
 
@@ -91,7 +92,7 @@ class Order:
             and not self.checkpointed
             and facts.first_base > self.last_offset
             and facts.greatest_last <= self._highest()
-            and (facts.first_epoch == UNKNOWN_EPOCH or facts.first_epoch >= self.epoch)
+            and (facts.first_epoch == NO_LEADER_EPOCH or facts.first_epoch >= self.epoch)
         )
         if fits:
             self.skipped = False
@@ -113,7 +114,7 @@ class Order:
             self.skipped = False
         before = np.concatenate(([self.last_offset], lasts[:-1]))
         epochs = entries.leader_epoch
-        suspicious = (bases <= before) | (lasts < bases) | (lasts > self._highest()) | (epochs < UNKNOWN_EPOCH)
+        suspicious = (bases <= before) | (lasts < bases) | (lasts > self._highest()) | (epochs < NO_LEADER_EPOCH)
         known = epochs >= 0
         suspicious |= known & (epochs < np.maximum.accumulate(np.concatenate(([self.epoch], epochs[:-1]))))
         if self.contiguous:
@@ -143,7 +144,7 @@ class Order:
         epochs = entries.leader_epoch
         contradicts: NDArray[np.bool_] = (entries.magic == 2) & (at >= 0) & (epochs != expected)
         if not self.contiguous:  # a cleaner from 4.0 on makes v2 batches of v0/v1 messages, which had no epoch
-            contradicts &= epochs != UNKNOWN_EPOCH
+            contradicts &= epochs != NO_LEADER_EPOCH
         return contradicts
 
     @cached_property
@@ -190,9 +191,9 @@ class Order:
     def _wrong_epoch(self, row: int, here: _Place, following: list[_Place]) -> OutOfPlace | None:
         if here.contradicts_checkpoint:
             return OutOfPlace(row, "epoch", f"epoch {self.partition.epoch_at(here.base)} of the checkpoint", here.epoch)
-        if here.epoch < UNKNOWN_EPOCH:
+        if here.epoch < NO_LEADER_EPOCH:
             return OutOfPlace(row, "epoch", "at least 0, or -1", here.epoch)
-        if UNKNOWN_EPOCH < here.epoch < self.epoch:
+        if NO_LEADER_EPOCH < here.epoch < self.epoch:
             return OutOfPlace(row, "epoch", f"at least {self.epoch}", here.epoch)
         if following and all(max(self.epoch, 0) <= later.epoch < here.epoch for later in following):
             return OutOfPlace(row, "epoch", f"at most {following[0].epoch}, that of the next entry", here.epoch)

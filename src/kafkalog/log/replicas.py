@@ -15,13 +15,14 @@ import numpy as np
 
 from kafkalog.errors import CorruptBatch, Limits
 from kafkalog.format.entry_table import EntryHeader
+from kafkalog.format.integers import MAX_INT32
 
 from .order import OutOfPlace, order_error
 from .partition import Partition, Segment
 from .report import ReadReport
 from .verified import Run, VerifiedSegment
 
-MAX_EPOCH = (1 << 31) - 1
+MAX_EPOCH = MAX_INT32
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkalog.format import batch, control
+from kafkalog.format.batch import NO_OFFSET
 from kafkalog.format.entry_table import EntryHeader, EntryTable
 from kafkalog.format.names import MAX_OFFSET
-
-NO_OFFSET = -1
 
 
 @dataclass

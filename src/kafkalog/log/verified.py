@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkalog.errors import CorruptBatch, Limits, StorageError
-from kafkalog.format.batch import LOG_OVERHEAD, MAGIC_POSITION, MAX_MAGIC
+from kafkalog.format.batch import MAX_MAGIC
+from kafkalog.format.entry_front import FRONT_SIZE, peek_front
 from kafkalog.format.entry_table import EntryTable
 from kafkalog.format.message import MIN_MESSAGE_SIZE
 from kafkalog.storage.store import ByteSource
@@ -143,11 +144,11 @@ def _contiguous(headers: BatchHeaders) -> Iterator[Run]:
 def _follow_lengths(source: ByteSource, position: int, stop: int, *, at_end: bool) -> bool:
     """An entry that reaches beyond the end of the data was cut there, and zeros were never written: both are ends."""
     while position < stop:
-        front = source.read(position, MAGIC_POSITION + 1)
-        length = int.from_bytes(front[8:LOG_OVERHEAD], "big", signed=True)
-        if at_end and not any(front):
+        data = source.read(position, FRONT_SIZE)
+        front = peek_front(data)
+        if at_end and not any(data):
             return True
-        if len(front) <= MAGIC_POSITION or length < MIN_MESSAGE_SIZE or front[MAGIC_POSITION] > MAX_MAGIC:
-            return at_end and len(front) <= MAGIC_POSITION
-        position += LOG_OVERHEAD + length
+        if front is None or front.length < MIN_MESSAGE_SIZE or front.magic > MAX_MAGIC:
+            return at_end and front is None
+        position += front.size
     return position == stop or at_end

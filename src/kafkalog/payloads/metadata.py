@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafkalog.errors import CorruptBatch
+from kafkalog.format.integers import MAX_INT16
 
 from .reading import MessageReader, payload_error
 from .schema import Message, messages_by_type
 
 FRAME_VERSION = 1
-MAX_INT16 = 32767
 
 
 @dataclass(frozen=True)

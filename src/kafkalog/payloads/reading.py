@@ -17,6 +17,7 @@ import struct
 from typing import Any
 
 from kafkalog.errors import CorruptBatch
+from kafkalog.format.integers import MAX_INT32
 from kafkalog.format.text import decode_utf8
 from kafkalog.format.varint import MAX_VARINT_SIZE, decode_uvarint
 
@@ -32,7 +33,6 @@ _INTEGERS = {
     "uint32": (4, False),
 }
 MAX_STRING = 0x7FFF
-MAX_INT32 = (1 << 31) - 1
 
 
 def payload_error(detail: str) -> CorruptBatch:

@@ -14,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkalog.errors import CorruptBatch
+from kafkalog.format.batch import NO_TIMESTAMP
 from kafkalog.format.entry_table import EntryTable
 from kafkalog.format.index import encode_offset_index, encode_time_index
+from kafkalog.format.integers import MAX_INT32
 
 DEFAULT_INTERVAL_BYTES: Final = 4096
-NO_TIMESTAMP: Final = -1
-MAX_RELATIVE_OFFSET: Final = (1 << 31) - 1
+MAX_RELATIVE_OFFSET: Final = MAX_INT32
 
 Column = NDArray[np.int64]
 NOTHING: Final[Column] = np.empty(0, np.int64)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from kafkalog import codecs
 from kafkalog.errors import CodecError, CorruptBatch, LimitExceeded, Limits, OutputFull, SegmentError
 from kafkalog.format import batch, message
+from kafkalog.format.integers import MAX_INT64, MIN_INT64
 from kafkalog.kernels import decode as kernel
 from kafkalog.kernels import layout, native
 from kafkalog.kernels.bytes import Bytes, Ints
@@ -26,8 +27,8 @@ from .room import Expectation, least_room
 from .scratch import DecodeScratch, borrowed_scratch
 from .windows import Window, has_zero_sector, rows_of
 
-LOWEST = -(1 << 63)
-HIGHEST = (1 << 63) - 1
+LOWEST = MIN_INT64
+HIGHEST = MAX_INT64
 # In the place of columns: of every record only offset and timestamp are kept, but all of its structure is looked at.
 CHECKED = frozenset({"offset", "structure"})
 WANTS = {

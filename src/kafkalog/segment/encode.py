@@ -20,20 +20,20 @@ from kafkalog import codecs
 from kafkalog.errors import UsageError
 from kafkalog.format import batch, message
 from kafkalog.format.entry_table import EntryTable
+from kafkalog.format.integers import MAX_INT16, MAX_INT32, MAX_INT64
 from kafkalog.format.sequence import NO_SEQUENCE
 from kafkalog.kernels import encode_batches as batch_kernel
 from kafkalog.kernels import encode_messages as kernel
 from kafkalog.kernels.bytes import Bytes, Ints
 from kafkalog.kernels.native import NOT_FOUND, crc32c_function, lz4_compress_function
 
-from .table_columns import MAX_INT64, NO_FLAGS, NO_INTS, SliceScratch, TableColumns, check_between
+from .table_columns import NO_FLAGS, NO_INTS, SliceScratch, TableColumns, check_between
 
 BATCH_BYTES = 16_384  # the producer's batch.size
 SLICE_ROWS = 1 << 16
 TARGET_BYTES = 4 << 20
 RUN_BYTES = 1 << 20  # stays in the second cache
 RUN_BATCHES = 4099  # no power of two: see ARCHITECTURE.md on header tables
-MAX_INT16, MAX_INT32 = (1 << 15) - 1, (1 << 31) - 1
 FAULTS = {
     kernel.BAD_OFFSET: "offsets are at least 0 and rise from record to record",
     kernel.BAD_TIMESTAMP: "allowed timestamps are -1 (none) and 0 or above",

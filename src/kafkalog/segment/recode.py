@@ -21,11 +21,12 @@ from kafkalog import codecs
 from kafkalog.errors import CodecError, CorruptBatch, LimitExceeded, Limits, OutputFull
 from kafkalog.format import batch
 from kafkalog.format.entry_table import EntryTable
+from kafkalog.format.integers import MAX_INT32
 from kafkalog.kernels.bytes import Ints
 
 from .constant import Constants
 from .decode import DecodedWindow, RecordDecoder, RecordRange, entry_place
-from .encode import BATCH_BYTES, MAX_INT32, encode_batches
+from .encode import BATCH_BYTES, encode_batches
 from .gathering import Gatherer
 from .windows import Window
 

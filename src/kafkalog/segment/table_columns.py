@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kafkalog.errors import UsageError
+from kafkalog.format.integers import MAX_INT64
 from kafkalog.kernels import encode_messages as kernel
 from kafkalog.kernels.bytes import Bytes, Ints
 
-MAX_INT64 = (1 << 63) - 1
 WIDE_HEADERS = pa.large_list(pa.struct([pa.field("key", pa.large_binary()), pa.field("value", pa.large_binary())]))
 NARROW = frozenset(kind.id for kind in (pa.binary(), pa.string(), pa.list_(pa.binary())))
 WIDE = frozenset(kind.id for kind in (pa.large_binary(), pa.large_string(), WIDE_HEADERS))

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from kafkalog.errors import UsageError
+from kafkalog.format.integers import MAX_INT32, MAX_INT64
 from kafkalog.storage import is_file_uri, path_of_file_uri
 
 from .errors import BAD_OPTION, SparkSourceError, bad_option
@@ -30,8 +31,6 @@ TABLE_NAMES: Final = ("records", "batches", "segments", "index_entries", "transa
 RANGED_TABLES: Final = ("records", "batches")
 CORRUPT_COLUMN: Final = "_corrupt_record"
 METADATA_COLUMN: Final = "_metadata"
-MAX_INT64: Final = (1 << 63) - 1
-MAX_INT32: Final = (1 << 31) - 1
 
 NO_MATCH: Final = ("error", "latest")
 STRATEGIES: Final = ("subscribe", "subscribePattern", "assign")

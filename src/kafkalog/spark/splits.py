@@ -15,8 +15,10 @@ import numpy as np
 from crc32c import crc32c
 
 from kafkalog.errors import KafkaLogError, Limits, StorageError
-from kafkalog.format import batch
+from kafkalog.format import batch, message
+from kafkalog.format.entry_front import FRONT_SIZE, SMALLEST_ENTRY, peek_crc, peek_front
 from kafkalog.format.index import Entries, read_offset_index
+from kafkalog.format.integers import MAX_INT64, MIN_INT64
 from kafkalog.log.partition import Partition, Segment, StoredFile
 from kafkalog.storage import open_store
 from kafkalog.storage.store import ByteSource
@@ -33,9 +35,8 @@ HEADER_SPLIT_BYTES: Final = 1 << 30  # of tables that need headers only
 MAX_INDEX_BYTES: Final = 64 << 20
 # Index entries that are tried around a wanted position before it is left uncut.
 INDEX_TRIES: Final = 8
-CRC_END_V0: Final = 16
-LOWEST: Final = -(1 << 63)
-HIGHEST: Final = (1 << 63) - 1
+LOWEST: Final = MIN_INT64
+HIGHEST: Final = MAX_INT64
 EVERYTHING: Final = (LOWEST, HIGHEST)
 
 
@@ -208,7 +209,7 @@ def _index_entries(partition: Partition, segment: Segment) -> Entries:
 
 def _walked_positions(source: ByteSource) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Where the entries of a local segment without an index begin, as far as they can be followed."""
-    from kafkalog.segment.windows import SegmentWalk
+    from kafkalog.segment.windows import SegmentWalk  # loads Numba
 
     found = [table.position.copy() for table in SegmentWalk(source, 0, source.size, Limits()).headers()]
     positions = np.concatenate(found) if found else np.empty(0, np.int64)
@@ -220,22 +221,21 @@ def prove_entry(source: ByteSource, position: int, segment: Segment) -> tuple[in
 
     None unless its checksum fits and its offset can belong to the segment. A compressed v0/v1 set tells its last offset only.
     """
-    front = source.read(position, batch.HEADER_SIZE)
-    if len(front) <= batch.MAGIC_POSITION + 1:
+    front = peek_front(source.read(position, FRONT_SIZE))
+    if front is None or front.magic > batch.MAX_MAGIC:
         return None
-    size = int.from_bytes(front[8:12], "big", signed=True) + batch.LOG_OVERHEAD
-    magic = front[batch.MAGIC_POSITION]
-    if not 26 <= size <= min(Limits().batch_bytes, source.size - position) or magic > batch.MAX_MAGIC:
+    if not SMALLEST_ENTRY <= front.size <= min(Limits().batch_bytes, source.size - position):
         return None
-    data = source.read(position, size)
-    if magic == batch.MAX_MAGIC:
-        stored = int.from_bytes(data[batch.CRC_POSITION : batch.CRC_START], "big")
-        fits = size >= batch.HEADER_SIZE and crc32c(data[batch.CRC_START :]) == stored
+    data = source.read(position, front.size)
+    if len(data) < front.size:
+        return None
+    if front.magic == batch.MAX_MAGIC:
+        fits = front.size >= batch.HEADER_SIZE and crc32c(data[batch.CRC_START :]) == peek_crc(data, front.magic)
         compressed = False
     else:
-        fits = zlib.crc32(data[CRC_END_V0:]) == int.from_bytes(data[batch.LOG_OVERHEAD : CRC_END_V0], "big")
-        compressed = bool(data[CRC_END_V0 + 1] & batch.CODEC_MASK)
-    offset = int.from_bytes(data[:8], "big", signed=True)
+        fits = zlib.crc32(data[message.CRC_START :]) == peek_crc(data, front.magic)
+        compressed = bool(data[message.ATTRIBUTES_POSITION] & batch.CODEC_MASK)
+    offset = front.offset
     after = HIGHEST if segment.next_base_offset is None else segment.next_base_offset
     if not fits or not max(segment.base_offset, 0) <= offset < after:
         return None

@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 from kafkalog import codecs
 from kafkalog.errors import UsageError
 from kafkalog.format import batch, message
+from kafkalog.format.integers import MAX_INT32
 from kafkalog.format.varint import size_of_varint
 from kafkalog.kernels._jit import announce_compilation
-from kafkalog.segment.encode import MAX_INT32, encode_batches, encode_messages
+from kafkalog.segment.encode import encode_batches, encode_messages
 from kafkalog.storage import ByteSource, open_store
 from kafkalog.tables.choices import Names, several_names
 from kafkalog.tables.logs import open_logs

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 
 from kafkalog.errors import UsageError
+from kafkalog.format.integers import MAX_INT32, MAX_INT64, MIN_INT64
 from kafkalog.segment.columns import RAW_HEADERS_TYPE
 
 SCHEMA = pa.schema(
@@ -24,8 +25,8 @@ SCHEMA = pa.schema(
 )
 PARTITION = pa.field("partition", pa.int32())
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-INT64 = range(-(1 << 63), 1 << 63)
-INT32 = range(1 << 31)
+INT64 = range(MIN_INT64, MAX_INT64 + 1)
+INT32 = range(MAX_INT32 + 1)
 CONTENT_NAMES = frozenset({"key", "value"})
 OTHER_NAMES = frozenset({"topic", "partition", "offset", "timestamp", "timestamp_ms", "timestampType", "headers"})
 

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from kafkalog.errors import UsageError
 from kafkalog.format import names
+from kafkalog.format.integers import MAX_INT32
 from kafkalog.log.partition import Partition
 from kafkalog.storage import local_path
 from kafkalog.storage.fs import Buffer, Fs, LocalFs
@@ -18,7 +19,7 @@ from kafkalog.storage.publish import StagedFolder, holds, replaced_ownership, wr
 from .partitions import PathLike
 
 COPY_BYTES = 4 << 20
-MAX_LOG_BYTES = (1 << 31) - 1
+MAX_LOG_BYTES = MAX_INT32
 Progress = Callable[[int], None]  # told how many more bytes are done
 
 

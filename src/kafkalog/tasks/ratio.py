@@ -10,6 +10,7 @@ import numpy as np
 
 from kafkalog.errors import KafkaLogError, Limits, TornTail
 from kafkalog.format import batch
+from kafkalog.format.entry_front import peek_length
 from kafkalog.format.entry_table import EntryTable
 from kafkalog.format.index import OFFSET_INDEX_ENTRY
 from kafkalog.kernels.bytes import Ints
@@ -155,7 +156,7 @@ def _measure_place(store: Store, segment: Segment, source: ByteSource, share: fl
 
 
 def _entry_size(source: ByteSource, position: int, limits: Limits) -> int:
-    size = int.from_bytes(source.read(position + 8, 4), "big", signed=True) + batch.LOG_OVERHEAD
+    size = (peek_length(source.read(position, batch.LOG_OVERHEAD)) or 0) + batch.LOG_OVERHEAD
     return size if size <= limits.batch_bytes else 0
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafkalog.errors import LogRefusal, SegmentOffsetOverflow
+from kafkalog.format.integers import MAX_INT32
 
 from ..log_segment import LogSegment
 from ..partition_log import PartitionLog
@@ -26,7 +27,6 @@ from .workspace import Workspace
 
 IO_BUFFER_BYTES: Final = 512 << 10  # log.cleaner.io.buffer.size
 LOAD_FACTOR: Final = 0.9  # log.cleaner.io.buffer.load.factor
-MAX_INT32: Final = (1 << 31) - 1
 
 
 class CleaningAborted(Exception):

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 
 from kafkalog.errors import InvalidState
 from kafkalog.format import batch
+from kafkalog.format.batch import NO_TIMESTAMP
 
 from ..building import RecordsBuilder, encode_batch
 from ..entries import Batch, Buffer, Entry, iter_entries
 from ..entry_records import Record
-from ..offsets import NO_TIMESTAMP
 from .kept_records import DELETE, RETAIN_EMPTY, Decision, Retention
 
 

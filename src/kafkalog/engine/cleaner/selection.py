@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafkalog.errors import CleaningFailed, LogRefusal, LogStorageFailure
+from kafkalog.format.integers import MAX_INT64
 from kafkalog.storage.fs import Fs
 
 from ..checkpoints import OffsetCheckpoint
 from ..partition_log import PartitionLog
 
 CHECKPOINT_FILE: Final = "cleaner-offset-checkpoint"
-NEVER: Final = (1 << 63) - 1
+NEVER: Final = MAX_INT64
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from kafkalog import codecs
 from kafkalog.errors import KafkaLogError, Limits, OutputFull
 from kafkalog.format import batch
 from kafkalog.format.entry_table import EntryTable
+from kafkalog.format.integers import MAX_INT32
 from kafkalog.kernels import compact_select as kernel
 from kafkalog.kernels import compact_write, layout, scan
 from kafkalog.kernels.bytes import Bytes, Ints
@@ -24,7 +25,7 @@ from ..entries import Batch, Buffer, Entry, entry_at, entry_size
 TABLE_ENTRIES: Final = (1 << 13) - 24
 FIRST_RECORDS: Final = (1 << 12) - 24
 FIRST_BYTES: Final = 1 << 20
-BATCH_LIMIT: Final = (1 << 31) - 1
+BATCH_LIMIT: Final = MAX_INT32
 
 
 class Workspace:

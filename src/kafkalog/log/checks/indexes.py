@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from kafkalog.errors import INFO
 from kafkalog.format import index
 from kafkalog.format.entry_table import EntryTable
+from kafkalog.format.integers import MAX_INT64
 from kafkalog.kernels.bytes import Ints
 from kafkalog.log.partition import Partition, Segment, StoredFile
 
@@ -106,7 +107,7 @@ class OffsetIndex(_Index):
         if is_open:
             self.expect_stale(order | (self.offsets > last_offset))
         # Where the next entry is of no use, the one behind it bounds this one.
-        usable = np.where(self.first_offsets == UNSEEN, np.iinfo(np.int64).max, self.first_offsets)
+        usable = np.where(self.first_offsets == UNSEEN, MAX_INT64, self.first_offsets)
         following = np.minimum.accumulate(np.append(usable[1:], last_offset + 1)[::-1])[::-1] if len(usable) else usable
         known = self.first_offsets != UNSEEN
         outside = known & ((self.offsets < self.first_offsets) | (self.offsets >= following))
@@ -197,7 +198,7 @@ class SegmentIndexes:
     def finish(self, *, ended_well: bool, compacted: bool) -> Iterator[Finding]:
         """What is wrong with the indexes; `ended_well`: the broker closed what it had open."""
         is_open = self.segment.is_newest and not ended_well
-        last_offset = self.last_offset if not self.damage else np.iinfo(np.int64).max - 1
+        last_offset = self.last_offset if not self.damage else MAX_INT64 - 1
         if self.offset is not None:
             unknown = np.zeros(len(self.offset.positions), np.bool_)
             for start, stop in self.damage:

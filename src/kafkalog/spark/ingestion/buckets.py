@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-NO_TIMESTAMP: Final = -1
+from kafkalog.format.batch import NO_TIMESTAMP
+
 HOUR_MS: Final = 3_600_000
 GRAIN_MS: Final = {"day": 24 * HOUR_MS, "hour": HOUR_MS}
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from kafkalog.errors import SegmentChanged, StorageError, path_text
 from kafkalog.format.batch import LOG_OVERHEAD
+from kafkalog.format.entry_front import peek_length
 from kafkalog.log.reading import ReadOptions
 from kafkalog.log.report import Dropped, ReadReport
 from kafkalog.segment.decode import RecordRange
@@ -201,8 +202,8 @@ def _is_unsettled(dropped: Dropped, last: FileSlice, store: Store) -> bool:
     """Damage up to the end of a log that grows, whose own length does not end there: a torn tail may be part of it."""
     if dropped.file != last.path or dropped.position + dropped.length != last.stop:
         return False
-    front = damaged_content(store, dropped) or b""
-    return int.from_bytes(front[8:LOG_OVERHEAD], "big", signed=True) + LOG_OVERHEAD != dropped.length
+    length = peek_length(damaged_content(store, dropped) or b"")
+    return length is None or length + LOG_OVERHEAD != dropped.length
 
 
 def _segment(piece: FileSlice) -> int:

@@ -14,6 +14,7 @@ from typing import Any
 
 from kafkalog.errors import UsageError
 from kafkalog.format import batch
+from kafkalog.format.entry_front import peek_front
 from kafkalog.format.names import parse_file_name, segment_file_name
 from kafkalog.storage.fs import Fs
 
@@ -188,9 +189,9 @@ def end_offset(fs: Fs, folder: str) -> int:
     position, end, size = 0, max(bases), fs.size(path)
     while position + batch.LOG_OVERHEAD < size:
         header = fs.read(path, position, batch.HEADER_SIZE)
-        length = int.from_bytes(header[8 : batch.LOG_OVERHEAD], "big", signed=True)
-        position += batch.LOG_OVERHEAD + length
-        if length <= batch.MAGIC_POSITION or position > size:
+        front = peek_front(header)
+        if front is None or front.length <= batch.MAGIC_POSITION or position + front.size > size:
             break
+        position += front.size
         end = next_offset(header)
     return end

@@ -11,7 +11,8 @@ import pyarrow as pa
 from kafkalog import codecs
 from kafkalog.engine.partition_log import PartitionLog
 from kafkalog.errors import UsageError
-from kafkalog.format import batch, message
+from kafkalog.format import message
+from kafkalog.format.entry_front import peek_front, peek_last_offset
 from kafkalog.format.sequence import NO_SEQUENCE, increment_sequence
 from kafkalog.segment.encode import encode_batches, encode_messages
 
@@ -157,14 +158,12 @@ class PartitionWriter:
 def _single(data: bytes) -> Iterator[bytes]:
     position = 0
     while position < len(data):
-        size = batch.LOG_OVERHEAD + int.from_bytes(data[position + 8 : position + 12], "big")
-        yield data[position : position + size]
-        position += size
+        front = peek_front(data, position)
+        assert front is not None, "what was just encoded is whole"
+        yield data[position : position + front.size]
+        position += front.size
 
 
 def next_offset(entry: bytes) -> int:
-    """The offset behind an entry: a message is named by its last offset, a batch by its first."""
-    offset = int.from_bytes(entry[:8], "big")
-    if entry[batch.MAGIC_POSITION] < 2:
-        return offset + 1
-    return offset + int.from_bytes(entry[batch.LAST_OFFSET_DELTA_POSITION : batch.LAST_OFFSET_DELTA_POSITION + 4], "big") + 1
+    """The offset after an entry."""
+    return peek_last_offset(entry) + 1

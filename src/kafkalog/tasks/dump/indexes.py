@@ -10,7 +10,7 @@ import numpy as np
 
 from kafkalog.errors import CorruptBatch, Limits, StorageError, UnsupportedFormat
 from kafkalog.format import batch, index, message
-from kafkalog.format.entry_front import FRONT_SIZE
+from kafkalog.format.entry_front import FRONT_SIZE, peek_last_offset
 from kafkalog.segment.windows import SegmentWalk
 from kafkalog.storage.store import ByteSource
 
@@ -109,12 +109,7 @@ class SegmentLog:
         return None if position > stop - batch.LOG_OVERHEAD - size else size + batch.LOG_OVERHEAD
 
     def _last_offset(self, position: int) -> int:
-        front = self.source.read(position, FRONT_BYTES)
-        offset = int.from_bytes(front[:8], "big", signed=True)
-        if not 2 <= front[batch.MAGIC_POSITION] < 128:
-            return offset
-        delta = int.from_bytes(front[batch.LAST_OFFSET_DELTA_POSITION :], "big", signed=True)
-        return (offset + delta + (1 << 63)) % (1 << 64) - (1 << 63)
+        return peek_last_offset(self.source.read(position, FRONT_BYTES))
 
     def max_timestamp_at(self, position: int) -> int:
         """The greatest timestamp of the records of an entry, -1 if it has none."""

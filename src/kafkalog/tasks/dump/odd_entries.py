@@ -16,6 +16,7 @@ from crc32c import crc32c
 
 from kafkalog.errors import CorruptBatch
 from kafkalog.format import batch, message
+from kafkalog.format.integers import as_int64
 from kafkalog.format.sequence import NO_SEQUENCE, increment_sequence, last_sequence
 from kafkalog.format.varint import decode_varint, decode_varlong
 
@@ -26,11 +27,6 @@ from .record_line import TIME_LABELS, DumpedRecord, record_line
 
 _BATCH = struct.Struct(">qiibIhiqqqhii")
 assert _BATCH.size == batch.HEADER_SIZE
-
-
-def _as_int64(value: int) -> int:
-    """`value` as Java's arithmetic would leave it."""
-    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 @dataclass(frozen=True)
@@ -94,7 +90,7 @@ class OddEntry:
         delta, base_timestamp = self.header[6:8]
         horizon = f"OptionalLong[{base_timestamp}]" if self.attributes & batch.DELETE_HORIZON else "OptionalLong.empty"
         return (
-            f"baseOffset: {base_offset} lastOffset: {_as_int64(base_offset + delta)} count: {count} "
+            f"baseOffset: {base_offset} lastOffset: {as_int64(base_offset + delta)} count: {count} "
             f"baseSequence: {base_sequence} lastSequence: {last_sequence(base_sequence, delta)} producerId: {producer_id} "
             f"producerEpoch: {producer_epoch} partitionLeaderEpoch: {leader_epoch} "
             f"isTransactional: {_flag(self.attributes & batch.TRANSACTIONAL)} isControl: {_flag(self.is_control)} "
@@ -176,8 +172,8 @@ class OddEntry:
             raise self.place.corrupt(error.reason, **what) from None
         append_time = self.timestamp_type == batch.LOG_APPEND_TIME_TYPE
         record = DumpedRecord(
-            offset=_as_int64(base_offset + offset_delta),
-            timestamp=max_timestamp if append_time else _as_int64(base_timestamp + timestamp_delta),
+            offset=as_int64(base_offset + offset_delta),
+            timestamp=max_timestamp if append_time else as_int64(base_timestamp + timestamp_delta),
             key_size=-1 if key is None else len(key),
             value_size=-1 if value is None else len(value),
             key=key,
@@ -198,7 +194,7 @@ class OddEntry:
         for each in inner:
             if each.codec:
                 raise self.place.corrupt("nested")
-            yield _message_record(each, _as_int64(base + each.offset), append_time)
+            yield _message_record(each, as_int64(base + each.offset), append_time)
 
 
 def _flag(value: object) -> str:

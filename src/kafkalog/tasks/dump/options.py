@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-MAX_BYTES = (1 << 31) - 1
+from kafkalog.format.integers import MAX_INT32
+
+MAX_BYTES = MAX_INT32
 MAX_MESSAGE_SIZE = 5 << 20
 OLD_STYLE = "0.8"
 NEW_STYLE = "4.3"

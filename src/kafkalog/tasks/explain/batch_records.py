@@ -8,6 +8,7 @@ import numpy as np
 
 from kafkalog.errors import CorruptBatch
 from kafkalog.format import batch
+from kafkalog.format.integers import as_int64
 from kafkalog.format.sequence import increment_sequence
 
 from .control import cut_control_key, cut_control_value
@@ -63,7 +64,7 @@ def _cut_record(cut: Cutter, number: int, header: Values) -> bool:
 def _timestamp_note(header: Values, delta: int) -> str:
     if header["attributes"] & batch.LOG_APPEND_TIME:
         return "not used: LogAppendTime, max_timestamp counts"
-    timestamp = (header["base_timestamp"] + delta + (1 << 63)) % (1 << 64) - (1 << 63)  # as Java adds
+    timestamp = as_int64(header["base_timestamp"] + delta)  # as Java adds
     return f"base_timestamp + {delta}: {time_text(timestamp)}"
 
 
