@@ -1,6 +1,8 @@
-"""The headers of many entries as one table of integers: a named row for each field, a column for each entry.
+"""The headers of many entries as one table of integers: a row for each entry, a named column for each field.
 
-Kernels fill and read the plain array, by the numbers of its rows; everybody else sees an `EntryTable`, whose columns have names.
+Kernels take the plain array, which has the field first, so that a column is one stretch of memory: their `fields[SIZE, row]` is
+`entries.size[row]` everywhere else.
+
 For v0/v1, `base_offset` is the offset field (so the *last* offset of a wrapper), `base_timestamp` and `max_timestamp` are the
 message's own timestamp, and what only batches have is -1.
 """
@@ -43,6 +45,7 @@ class EntryHeader(NamedTuple):
         return self.position + self.size
 
 
+# The fields by their numbers in the array.
 (
     POSITION,
     SIZE,
@@ -70,17 +73,17 @@ UNKNOWN_CONTROL: Final = -1
 
 
 class _Column:
-    """One row of the array, under its name: a view, also to write to."""
+    """A column under its name: a view, also to write to."""
 
-    def __init__(self, row: int) -> None:
-        self.row = row
+    def __init__(self, field: int) -> None:
+        self.field = field
 
     def __get__(self, table: EntryTable, owner: type[EntryTable]) -> Ints:
-        column: Ints = table.fields[self.row]
+        column: Ints = table.fields[self.field]
         return column
 
     def __set__(self, table: EntryTable, values: Ints | Sequence[int] | int) -> None:
-        table.fields[self.row] = values
+        table.fields[self.field] = values
 
 
 class EntryTable:
