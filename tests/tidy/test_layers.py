@@ -12,6 +12,7 @@ from tests.tidy.source import PACKAGE, ROOT, Module, imported_names, package
 # The package itself hands out names lazily, and these stand on top of it as the command line does.
 TOP_MODULES = {"", "__main__", "demo"}
 HEAD = re.compile(r"^\|\s*layer\s*\|\s*holds\s*\|\s*may import\s*\|", re.MULTILINE)
+PICTURE = re.compile(r"^```flow\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ROW = re.compile(r"^\|\s*`(?P<layer>\w+)`\s*\|(?P<holds>.*)\|(?P<allowed>[^|]*)\|\s*$")
 
 
@@ -80,6 +81,23 @@ def test_the_table_has_the_layers_of_the_reading_half_in_their_order(layers: dic
     assert layers["segment"] == {"format", "codecs", "kernels", "storage", "errors"}
     assert layers["log"] == layers["segment"] | {"segment"}
     assert layers["tables"] == layers["log"] | {"log"}
+
+
+def names_in_the_picture(text: str) -> set[str]:
+    """The folders and modules that the picture of the flow names: its words, except remarks in parentheses."""
+    picture = PICTURE.search(text)
+    assert picture, "no picture in a block of the kind flow"
+    return set(re.findall(r"[a-z]\w*(?:/\w+)*", re.sub(r"\([^()]*\)", "", picture[1])))
+
+
+def test_every_name_in_the_picture_is_a_folder_or_module_and_every_layer_is_in_it(layers: dict[str, set[str]]) -> None:
+    found = names_in_the_picture((ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"))
+    assert [name for name in sorted(found) if not ((PACKAGE / name).is_dir() or (PACKAGE / f"{name}.py").is_file())] == []
+    assert set(layers) - {name.partition("/")[0] for name in found} == set()
+
+
+def test_names_in_the_picture_are_found_and_remarks_are_not() -> None:
+    assert names_in_the_picture("```flow\n(read) storage/fs -> log (order,\n damage)\n```\n") == {"storage/fs", "log"}
 
 
 def test_an_upward_import_is_found_however_it_is_written() -> None:
