@@ -135,7 +135,7 @@ def test_of_a_file_that_has_grown_only_the_new_lines_are_appended_if_asked_for(r
         with source.open("a") as file:
             file.write(f"{number}\n")
         said = refusal(run, tmp_path / "data", source, *to)
-        assert "has grown by 2 bytes; --only-new appends those, --again all of it once more" in said
+        assert "has grown by 2 bytes; --only-new appends those, --again appends all of it once more" in said
         assert state(run, source, *to, "--only-new") == "written"
         assert state(run, source, *to) == "already there"
     assert read_rows(tmp_path / "data", columns=["value"]) == [b"1", b"2", b"3", b"4"]
@@ -312,3 +312,68 @@ def test_a_pipe_with_a_name_is_not_said_to_be_missing(run: Run, tmp_path: Path) 
     os.mkfifo(tmp_path / "pipe.jsonl")
     ended = run("append", tmp_path / "pipe.jsonl", "--to", tmp_path / "orders-0")
     assert (ended.code, "give - and let it be standard input" in ended.errors) == (4, True)
+
+
+def test_what_a_topic_of_several_partitions_got_is_known_to_each_of_them(run: Run, source: Path, tmp_path: Path) -> None:
+    run("append", source, "--to", tmp_path / "data", "--topic", "orders", "--partitions", 3)
+    assert "appended to orders on " in refusal(run, tmp_path / "data", source, "--to", tmp_path / "data" / "orders-0")
+
+
+@pytest.mark.parametrize("missing", [0, 1])
+def test_a_topic_of_which_a_partition_is_elsewhere_is_not_taken_for_one_with_fewer(
+    run: Run, source: Path, other: Path, tmp_path: Path, missing: int
+) -> None:
+    data = tmp_path / "data"
+    run("append", source, "--to", data, "--topic", "orders", "--partitions", 3)
+    (data / f"orders-{missing}").rename(tmp_path / "elsewhere")
+    before = tree(data)
+    ended = run("append", other, "--to", data, "--topic", "orders")
+    assert ended.code == 2
+    assert f"but no {missing}" in ended.errors
+    assert f"--to {data / 'orders'}-" in ended.errors
+    assert tree(data) == before
+
+
+def test_an_append_that_was_given_up_as_advised_leaves_what_was_known(
+    run: Run, source: Path, other: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "orders-0"
+    run("append", other, "--to", folder)
+    run("append", source, "--to", folder)
+    job = tmp_path / ".orders-0.append.json"
+    job.write_text(json.dumps({**json.loads(job.read_text()), "state": "begun"}))
+    for again in ((), ("--again",)):
+        ended = run("append", other, "--to", folder, *again)
+        assert ended.code == 2
+        assert "was interrupted here" in ended.errors
+        assert "remove" not in ended.errors
+    assert run("truncate", folder, "--to-offset", 1, "--in-place", "--yes").code == 0
+    assert state(run, other, "--to", folder) == "already there"
+    assert state(run, source, "--to", folder) == "written"
+    assert len(read_offsets(folder)) == 101
+
+
+def test_two_files_with_the_same_content_in_one_run_are_refused(run: Run, source: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.jsonl"
+    copy.write_bytes(source.read_bytes())
+    for second in (copy, source):
+        assert "holds the same as" in refusal(run, tmp_path, source, second, "--to", tmp_path / "orders-0")
+    assert state(run, source, copy, "--to", tmp_path / "orders-0", "--again") == "written"
+    assert len(read_offsets(tmp_path / "orders-0")) == 200
+
+
+def test_of_two_sources_the_one_that_is_given_again_is_counted_alone(run: Run, source: Path, other: Path, tmp_path: Path) -> None:
+    run("append", source, other, "--to", tmp_path / "orders-0")
+    assert run("append", other, "--to", tmp_path / "orders-0").text.startswith("orders: already there, 1 records")
+
+
+def test_a_plan_refuses_what_came_through_a_pipe_before(source: Path, tmp_path: Path) -> None:
+    command = [*COMMAND, "append", "-", "--format", "json", "--to", str(tmp_path / "orders-0")]
+    for options, code in (([], 0), (["--dry-run"], 2)):
+        ended = subprocess.run([*command, *options], input=source.read_bytes(), capture_output=True, check=False)
+        assert ended.returncode == code, ended.stderr
+
+
+def test_all_and_only_what_is_new_cannot_both_be_meant(run: Run, source: Path, tmp_path: Path) -> None:
+    ended = run("append", source, "--to", tmp_path / "orders-0", "--again", "--only-new")
+    assert (ended.code, "give one of the two" in ended.errors) == (2, True)

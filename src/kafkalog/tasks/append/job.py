@@ -14,7 +14,7 @@ from kafkalog.storage.beside import name_beside
 from kafkalog.storage.fs import Fs
 from kafkalog.storage.publish import make_folders, publish_files
 
-from .writing import Start
+from .writing import Start, end_offset
 
 BEGUN, DONE = "begun", "done"
 SMALL_FILE = 64 << 20
@@ -100,9 +100,11 @@ class JobFile:
             self.fs.remove(self.path)
 
     def left_nothing(self, job: Job) -> bool:
-        """Whether it was to make new partitions only, and made none."""
+        """Whether none of the new partitions it was to make is there, and the others end where it began, or before."""
+        folders = {os.path.join(self.folder, name): start for name, start in job.starts.items()}
         return all(
-            start is None and self.fs.kind(os.path.join(self.folder, name)) == "missing" for name, start in job.starts.items()
+            self.fs.kind(folder) == "missing" if start is None else end_offset(self.fs, folder) <= start.offset
+            for folder, start in folders.items()
         )
 
 

@@ -7,21 +7,16 @@ other records, or the same: that only the user knows.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from kafkalog.errors import UsageError
-from kafkalog.format import batch
-from kafkalog.format.entry_front import peek_front
-from kafkalog.format.names import parse_file_name, segment_file_name
-from kafkalog.storage.fs import Fs
 
 from .content import Content
 from .job import Job
 from .sources import LINE_FORMATS, STDIN, SourceFile
-from .writing import next_offset
 
 AGAIN = "--again appends it once more"
 FORM = ("codec", "level", "batch_bytes", "magic", "leader_epoch", "producer_id", "producer_epoch")
@@ -117,7 +112,8 @@ class Recognition:
         size = known.size
         if not self.only_new or not known.is_same_target:
             more = f"begins with what was {known.described}, and has grown by {source.size - size} bytes"
-            raise UsageError(f"{source.name}: {more}; --only-new appends those, --again all of it once more")
+            only_new = "--only-new appends those, " if known.is_same_target else ""
+            raise UsageError(f"{source.name}: {more}; {only_new}--again appends all of it once more")
         with open(source.path, "rb") as file:
             file.seek(size - 1)
             if file.read(1) != b"\n":
@@ -137,6 +133,20 @@ class Recognition:
     def marks(self) -> list[int]:
         """The sizes at which the digest of what comes through a pipe may be a known one."""
         return [known.size for known in self.known]
+
+
+def require_different(sources: Sequence[object]) -> None:
+    """UsageError if two sources of one append hold the same."""
+    files = [source for source in sources if isinstance(source, SourceFile) and source.path != STDIN]
+    seen: dict[tuple[int, str], SourceFile] = {}
+    sizes = [source.size for source in files]
+    for source in files:
+        if source.size and sizes.count(source.size) > 1:
+            content = Content()
+            content.read_from(source.path)
+            first = seen.setdefault((content.size, content.digest), source)
+            if first is not source:
+                raise UsageError(f"{source.name}: holds the same as {first.name}, which is given too; --again appends both")
 
 
 def _is_same(known: Known, source: SourceFile, content: Content) -> bool:
@@ -174,24 +184,6 @@ def differing_options(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> lis
     return [f"{name} {then[name]}" for name in then if then[name] != today[name]]
 
 
-def is_still_there(job: Job, ends: Mapping[str, int]) -> bool:
+def is_still_there(job: Job, end_of: Callable[[str], int]) -> bool:
     """Whether no partition ends before the place where the job left it: what was cut off may be appended again."""
-    return all(ends.get(name, -1) >= end for name, end in job.ends().items())
-
-
-def end_offset(fs: Fs, folder: str) -> int:
-    """Where the whole entries of a log end, by their headers; -1 if there is none."""
-    parsed = (parse_file_name(name) for name in (fs.list(folder) if fs.kind(folder) == "folder" else ()))
-    bases = [name.base_offset for name in parsed if name is not None and name.kind == "log" and not name.suffix]
-    if not bases:
-        return -1
-    path = os.path.join(folder, segment_file_name(max(bases)))
-    position, end, size = 0, max(bases), fs.size(path)
-    while position + batch.LOG_OVERHEAD < size:
-        header = fs.read(path, position, batch.HEADER_SIZE)
-        front = peek_front(header)
-        if front is None or front.length <= batch.MAGIC_POSITION or position + front.size > size:
-            break
-        position += front.size
-        end = next_offset(header)
-    return end
+    return all(end_of(name) >= end for name, end in job.ends().items())

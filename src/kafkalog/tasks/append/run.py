@@ -1,11 +1,12 @@
 """Append records to a partition, or to a topic with several, as a producer and a leader would.
 
 A partition that was not there is filled out of sight and appears complete. One that is there grows at its end, as under a broker:
-a crash leaves whole batches of what was to come, and the same command goes on behind them.
+a crash leaves whole batches of what was to come, and the same command goes on after them.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,9 +33,9 @@ from ..partitions import require_real_folder
 from .content import Content
 from .job import BEGUN, DONE, Job, JobFile
 from .partitioning import Partitioner
-from .recognition import Known, Recognition, differing_options, end_offset, is_still_there, known_sources
+from .recognition import Known, Recognition, differing_options, is_still_there, known_sources, require_different
 from .sources import STDIN, SourceFile, read_tables, with_timestamps
-from .writing import Form, PartitionWriter, Start
+from .writing import Form, PartitionWriter, Start, end_offset
 
 FIRST_PRODUCER_ID = 1 << 62  # brokers count from 0: a producer of theirs must not find our sequence numbers
 MESSAGE_FORMATS = {0: "0.9.0", 1: "0.10.2"}
@@ -117,12 +118,25 @@ class Target:
             if wanted not in (None, 1):
                 raise UsageError("--partitions: the folder of one partition was given; give --topic and the folder above it")
             return [os.path.join(self.folder, self.name)]
-        there = len(unfinished.starts) if unfinished is not None else 0
-        while fs.kind(self._partition_folder(there)) in ("folder", "other"):
-            there += 1
+        there = len(self._numbers(fs, len(unfinished.starts) if unfinished is not None else 0))
         if there and wanted not in (None, there):
-            raise UsageError(f"{self.folder}: {self.topic} has {there} partitions here; a key would not go where it went before")
+            has = f"{self.topic} has {plural(there)} here, and with {wanted} a key would not go where it went before"
+            raise UsageError(f"{self.folder}: {has}; leave out --partitions")
         return [self._partition_folder(number) for number in range(there or wanted or 1)]
+
+    def _numbers(self, fs: Fs, known: int) -> list[int]:
+        """The numbers of its partitions, and those up to `known`; UsageError where one is missing, as on a disk of a cluster."""
+        parsed = [names.parse_folder_name(name) for name in (fs.list(self.folder) if fs.kind(self.folder) == "folder" else ())]
+        there = {name.partition for name in parsed if name is not None and name.topic == self.topic and not name.state}
+        numbers = sorted(there.union(range(known)))
+        missing = sorted(set(range(len(numbers))) - set(numbers))
+        if missing:
+            has = f"{self.topic} has partition {', '.join(map(str, numbers))} here, but no {missing[0]}"
+            one = self._partition_folder(numbers[0])
+            raise UsageError(
+                f"{self.folder}: {has}, so nobody knows where a key belongs; append to one of them: --to {one}, without --topic"
+            )
+        return numbers
 
     def _partition_folder(self, number: int) -> str:
         return os.path.join(self.folder, names.partition_folder_name(self.topic, number))
@@ -159,6 +173,8 @@ class _Append:
         self.now_ms = SystemClock().now_ms() if options.now_ms is None else options.now_ms
         self.fs = fs
         self.progress = progress
+        if options.again and options.only_new:
+            raise UsageError("--again appends everything once more, --only-new only what is new; give one of the two")
         form = options.form
         form.check(idempotent=options.idempotent)
         formats = {} if form.magic == 2 else {"message.format.version": MESSAGE_FORMATS[form.magic]}
@@ -178,6 +194,8 @@ class _Append:
         self.contents = [Content() for _ in sources]
 
     def run(self) -> AppendResult:
+        if not self.options.again and self.unfinished is None:
+            require_different(self.sources)
         if not self.options.again and self._is_known():
             return self._earlier()
         if self.options.dry_run:
@@ -232,7 +250,7 @@ class _Append:
         if job.is_of(self.request):
             self._require_unchanged(job)
             return job
-        if not self.options.again and not self.job_file.left_nothing(job):
+        if not self.job_file.left_nothing(job):
             raise UsageError(_interrupted(self.job_file, job, self.request))
         return None
 
@@ -270,7 +288,7 @@ class _Append:
 
     def _known(self) -> Iterator[Known]:
         """What was appended here, or under another name to the same partitions, and is still there."""
-        ends = {os.path.basename(folder): end_offset(self.fs, folder) for folder in self.folders}
+        end_of = functools.cache(lambda name: end_offset(self.fs, os.path.join(self.target.folder, name)))
         jobs = {self.job_file.target: self.last}
         for name in self.target.related(self.folders):
             beside = JobFile(self.fs, self.target.folder, name)
@@ -279,7 +297,7 @@ class _Append:
                 raise UsageError(_interrupted(beside, job, self.request))
         for name, job in jobs.items():
             for known in known_sources(job, name, is_same_target=name == self.job_file.target):
-                if is_still_there(known.job, ends):
+                if is_still_there(known.job, end_of):
                     yield known
 
     def _earlier(self) -> AppendResult:
@@ -288,7 +306,7 @@ class _Append:
         jobs = {id(known.job): known.job for known in there}
         self.result.state = "already there"
         self.result.records = sum(int(known.source.get("records", 0)) for known in there)
-        if len(jobs) == 1:
+        if len(jobs) == 1 and len(there) == len(there[0].job.request["sources"]):
             told = there[0].job.result
             self.result.records = told["records"]
             self.result.partitions = [PartitionAppend(**part) for part in told["partitions"]]
@@ -304,7 +322,7 @@ class _Append:
         }
         ends = {os.path.basename(folder): log.log_end_offset for folder, log in logs.logs.items()}
         finished = self.last.finished() if self.last is not None and any(starts.values()) else ()
-        before = [replace(job, before=[]) for job in finished if is_still_there(job, ends)][::-1]
+        before = [replace(job, before=[]) for job in finished if is_still_there(job, lambda name: ends.get(name, -1))][::-1]
         job = Job(self.request, self.now_ms, producer_id, starts, BEGUN, reads=self.reads, before=before)
         self.job_file.write(job)
         return job
@@ -334,15 +352,19 @@ class _Append:
                 counts[number] += part.num_rows
                 if (writer := writers.get(self.folders[number])) is not None:
                     writer.add(part)
-        for source, content in zip(self.sources, self.contents, strict=True):
-            if isinstance(source, SourceFile) and _is_stdin(source) and not self.options.again:
-                self.recognition.require_other(source, content)
+        self._require_other()
         for folder, count in zip(self.folders, counts, strict=True):
             part = self._part(folder, count, is_new=folder in logs.staged or folder in logs.complete)
             if (writer := writers.get(folder)) is not None:
                 writer.finish()
                 part.first_offset, part.end_offset = writer.start.offset, writer.log.log_end_offset
                 part.size = writer.appended_bytes
+
+    def _require_other(self) -> None:
+        """UsageError if what came through a pipe is there already."""
+        for source, content in zip(self.sources, self.contents, strict=True):
+            if isinstance(source, SourceFile) and _is_stdin(source) and not self.options.again:
+                self.recognition.require_other(source, content)
 
     def _take_back(self, job: Job, logs: _Logs) -> None:
         """One record cannot be appended: then none was, and the source, once put right, is appended as if for the first time."""
@@ -385,9 +407,14 @@ class _Append:
         for table in self._tables(self.now_ms):
             for number, part in self._parts(table):
                 counts[number] += part.num_rows
+        self._require_other()
         for folder, count in zip(self.folders, counts, strict=True):
             self._part(folder, count, is_new=self.fs.kind(folder) == "missing")
         return self.result
+
+
+def plural(count: int) -> str:
+    return f"{count} partition{'' if count == 1 else 's'}"
 
 
 def _is_stdin(source: object) -> bool:
@@ -400,11 +427,11 @@ def _interrupted(job_file: JobFile, job: Job, request: Mapping[str, Any]) -> str
     options = differing_options(job.request, request)
     with_options = f" with {', '.join(options)}" if options else ""
     give_up = [
-        f"kafkalog truncate {os.path.join(job_file.folder, name)} --to-offset {start.offset} --in-place"
-        for name, start in job.starts.items()
-        if start is not None
+        f"move {folder} away" if start is None else f"kafkalog truncate {folder} --to-offset {start.offset} --in-place"
+        for folder, start in ((os.path.join(job_file.folder, name), start) for name, start in job.starts.items())
+        if start is not None or job_file.fs.kind(folder) != "missing"
     ]
-    undo = f"; to give it up, {', '.join([*give_up, f'remove {job_file.path}'])}"
+    undo = f"; to give it up, {', '.join(give_up)}"
     return f"an append of {sources} to {job_file.target} was interrupted here: run it again{with_options} to complete it{undo}"
 
 

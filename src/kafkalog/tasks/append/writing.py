@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -11,10 +12,12 @@ import pyarrow as pa
 from kafkalog import codecs
 from kafkalog.engine.partition_log import PartitionLog
 from kafkalog.errors import UsageError
-from kafkalog.format import message
+from kafkalog.format import batch, message
 from kafkalog.format.entry_front import peek_front, peek_last_offset
+from kafkalog.format.names import parse_file_name, segment_file_name
 from kafkalog.format.sequence import NO_SEQUENCE, increment_sequence
 from kafkalog.segment.encode import encode_batches, encode_messages
+from kafkalog.storage.fs import Fs
 
 ENOUGH_ROWS = 1 << 16
 ENOUGH_BYTES = 8 << 20
@@ -167,3 +170,21 @@ def _single(data: bytes) -> Iterator[bytes]:
 def next_offset(entry: bytes) -> int:
     """The offset after an entry."""
     return peek_last_offset(entry) + 1
+
+
+def end_offset(fs: Fs, folder: str) -> int:
+    """Where the whole entries of a log end, by their headers; -1 if there is none."""
+    parsed = (parse_file_name(name) for name in (fs.list(folder) if fs.kind(folder) == "folder" else ()))
+    bases = [name.base_offset for name in parsed if name is not None and name.kind == "log" and not name.suffix]
+    if not bases:
+        return -1
+    path = os.path.join(folder, segment_file_name(max(bases)))
+    position, end, size = 0, max(bases), fs.size(path)
+    while position + batch.LOG_OVERHEAD < size:
+        header = fs.read(path, position, batch.HEADER_SIZE)
+        front = peek_front(header)
+        if front is None or front.length <= batch.MAGIC_POSITION or position + front.size > size:
+            break
+        position += front.size
+        end = next_offset(header)
+    return end
