@@ -12,6 +12,7 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.replicas import Kept, Lost, MergeOptions, SalvagedLog
 from kafkalog.log.report import ReadReport
 from kafkalog.segment.windows import SegmentWalk
+from kafkalog.tables.logs import Logs
 
 from .salvage import count_records
 
@@ -22,6 +23,7 @@ class Loss:
 
     `records` counts those that can be read; None where compressed v0/v1 sets do not tell, and more than go where `is_exact` is
     false: a batch that goes in part does not tell how many of them. `damaged` are the offsets that salvage would lose too.
+    `without_key` are the records that a compaction deletes because they have no key.
     """
 
     first_offset: int
@@ -30,6 +32,7 @@ class Loss:
     records: int | None = 0
     is_exact: bool = True
     damaged: list[Lost] = field(default_factory=list)
+    without_key: int = 0
 
     def add(self, entries: EntryTable) -> None:
         """Count the entries that lie in it, as a whole or in part."""
@@ -38,7 +41,11 @@ class Loss:
         inside = (last >= self.first_offset) & (first <= self.last_offset)
         self.is_exact &= not bool((inside & ((first < self.first_offset) | (last > self.last_offset))).any())
         records = count_records(entries[inside])
-        self.records = None if self.records is None or records is None else self.records + records
+        if records is not None and self.records is not None:
+            most = self.last_offset - self.first_offset + 1
+            self.records = min(self.records + records, most)
+        else:
+            self.records = None
 
 
 def find_loss(partition: Partition, first_offset: int, stop_offset: int, size: int) -> Loss:
@@ -63,4 +70,20 @@ def find_damaged_loss(partition: Partition, first_offset: int, size: int) -> Los
     loss = Loss(first_offset, max([first_offset, *ends]), size, damaged=damaged)
     for piece in kept:
         loss.add(piece.run.entries)
+    return loss
+
+
+def find_keyless_loss(partition: Partition, stop_offset: int) -> Loss | None:
+    """The records before an offset that a compaction deletes because they have no key: a compacted topic takes none of them."""
+    loss = None
+    read = Logs(partition.folder, [partition]).read(
+        "records", ["offset", "key"], stop_offset=stop_offset, isolation="read_committed", on_damage="skip"
+    )
+    for batch in read:
+        count = batch.column("key").null_count
+        if count:
+            offsets = batch.column("offset").filter(batch.column("key").is_null())
+            loss = loss or Loss(offsets[0].as_py(), 0, 0)
+            loss.last_offset = offsets[-1].as_py()
+            loss.without_key = loss.records = loss.without_key + count
     return loss

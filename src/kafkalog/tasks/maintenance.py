@@ -37,7 +37,7 @@ from .locking import (
     remove_marker,
     say_log_start,
 )
-from .losses import Loss, find_damaged_loss, find_loss
+from .losses import Loss, find_damaged_loss, find_keyless_loss, find_loss
 from .opening import (
     INTERRUPTED,
     LogOpening,
@@ -296,6 +296,8 @@ class _Maintenance:
             result.details |= self.operation.plan(log, checkpoints)
             result.after = LogState.of(log) if self.operation.is_planned_whole else None
         self._tell_loss(result, view, folder)
+        if result.details.get("dirty_bytes") and not of_copy:
+            result.loss = find_keyless_loss(self.partition, result.details["first_uncleanable_offset"])
         if self.operation.is_recovery:
             result.details["changed_files"] = [os.path.basename(path) for path in overlay.changes()]
         self.planned = result
