@@ -16,12 +16,11 @@ import numpy as np
 from kafkalog.errors import Limits, SegmentError, TornTail
 from kafkalog.format import batch, control
 from kafkalog.format.checkpoint import EpochStart, encode_leader_epoch_checkpoint
-from kafkalog.format.entry_table import EntryHeader, EntryTable
+from kafkalog.format.entry_table import EntryHeader, EntryTable, Ints
 from kafkalog.format.hash_order import HashMap
 from kafkalog.format.index import encode_txn_index
 from kafkalog.format.names import LEADER_EPOCH_CHECKPOINT, segment_file_name
 from kafkalog.format.snapshot import PRODUCERS, encode_snapshot
-from kafkalog.kernels.bytes import Ints
 from kafkalog.segment.build import DEFAULT_INTERVAL_BYTES, IndexBuilder
 from kafkalog.segment.decode import crc_error, crc_matches
 from kafkalog.segment.windows import SegmentWalk, WindowBuffers

@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 from kafkalog import codecs
 from kafkalog.errors import CodecError, CorruptBatch, LimitExceeded, Limits, OutputFull
 from kafkalog.format import batch
-from kafkalog.format.entry_table import EntryTable
+from kafkalog.format.entry_table import EntryTable, Ints
 from kafkalog.format.integers import MAX_INT32
-from kafkalog.kernels.bytes import Ints
 
 from .constant import Constants
 from .decode import DecodedWindow, RecordDecoder, RecordRange, entry_place

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 from kafkalog.errors import INFO
 from kafkalog.format import index
-from kafkalog.format.entry_table import EntryTable
+from kafkalog.format.entry_table import EntryTable, Ints
 from kafkalog.format.integers import MAX_INT64
-from kafkalog.kernels.bytes import Ints
 from kafkalog.log.partition import Partition, Segment, StoredFile
 
 from .finding import Finding, Place, first_of_kind, make_finding

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkalog.format import batch
-from kafkalog.format.entry_table import EntryHeader, EntryTable
-from kafkalog.kernels.bytes import Ints
+from kafkalog.format.entry_table import EntryHeader, EntryTable, Ints
 from kafkalog.log.partition import Partition
 from kafkalog.segment.columns import MAX_TIMESTAMP_MS, RecordColumns
 from kafkalog.segment.windows import Window

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kafkalog.format.entry_table import EntryTable
-from kafkalog.kernels.bytes import Ints
+from kafkalog.format.entry_table import EntryTable, Ints
 from kafkalog.log.partition import Partition, Segment
 
 from .result import PinnedSegment
