@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 
 from kafkalog.errors import CodecError, CodecMissing, OutputFull, UsageError
-from kafkalog.format.batch import CODEC_NAMES as NAMES
+from kafkalog.format.codec_names import CODEC_NAMES as NAMES
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -40,6 +40,8 @@ from typing import Final
 
 import numpy as np
 
+from .codec_names import CODEC_NAMES as CODEC_NAMES
+
 HEADER: Final = np.dtype(
     [
         ("base_offset", ">i8"),
@@ -94,8 +96,6 @@ LOG_APPEND_TIME: Final = 0x08
 TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 DELETE_HORIZON: Final = 0x40
-
-CODEC_NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
 # What stands where there is none; see also `sequence`.
 NO_OFFSET: Final = -1
