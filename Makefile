@@ -44,7 +44,7 @@ $(SPARK_READY): $(READY)
 	@touch $@
 
 demo: $(SPARK_READY)  ## what kafkalog does, shown on logs that it makes
-	$(RUN) -m kafkalog.demo $(DEMO_ARGS)
+	$(RUN) -m kafkalog.cli.demo $(DEMO_ARGS)
 
 test: $(SPARK_READY)  ## the whole suite
 	$(RUN) -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)

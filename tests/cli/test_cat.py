@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from kafkalog.cli import cat as command
-from kafkalog.cli.cells import JSON_ENCODINGS
-from kafkalog.cli.escape import json_string
+from kafkalog.cli.commands import cat as command
+from kafkalog.cli.render.cells import JSON_ENCODINGS
+from kafkalog.cli.render.escape import json_string
 from kafkalog.format.reference import Record, encode_batch
 from kafkalog.tasks.cat import decoding, matching
 from tests.cli.runner import COMMAND, Run, batch_of, run_on_terminal, write_topic

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from kafkalog.demo import STEPS
+from kafkalog.cli.demo import STEPS
 from tests.cli.runner import own_lines
 from tests.conftest import require
 
@@ -16,7 +16,7 @@ def test_the_demo_shows_every_step_and_cleans_up(tmp_path: Path) -> None:
     require("pyspark")
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     done = subprocess.run(
-        [sys.executable, "-m", "kafkalog.demo"], env=environment, capture_output=True, text=True, timeout=280, check=False
+        [sys.executable, "-m", "kafkalog.cli.demo"], env=environment, capture_output=True, text=True, timeout=280, check=False
     )
     assert done.returncode == 0, done.stderr
     assert own_lines(done.stderr) == ""

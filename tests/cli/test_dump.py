@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.cli import dump as command
+from kafkalog.cli.commands import dump as command
 from kafkalog.tasks.dump import contents, options
 from tests.cli.runner import COMMAND, Run, batch_of, own_lines, run_on_terminal, write_topic
 

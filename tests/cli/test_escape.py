@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalog.cli.cells import JSON_ENCODINGS, TEXT_ENCODINGS, quote_csv
-from kafkalog.cli.escape import json_string, printable, printable_lines
 from kafkalog.cli.failure import describe
+from kafkalog.cli.render.cells import JSON_ENCODINGS, TEXT_ENCODINGS, quote_csv
+from kafkalog.cli.render.escape import json_string, printable, printable_lines
 from kafkalog.errors import CorruptBatch, StorageError, UsageError
 
 DANGEROUS = {"Cc", "Cf", "Cs", "Zl", "Zp"}

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from kafkalog.cli import failure
+from kafkalog.cli.commands.table import TABLES
 from kafkalog.cli.main import main
-from kafkalog.cli.summary import report_exit_code, summarise
-from kafkalog.cli.table import TABLES
-from kafkalog.cli.target import open_target, refuse_kafka_file
+from kafkalog.cli.render.summary import report_exit_code, summarise
+from kafkalog.cli.render.target import open_target, refuse_kafka_file
 from kafkalog.errors import CodecMissing, CorruptBatch, LimitExceeded, NoLogs, StorageError, UsageError
 from kafkalog.log.report import ReadReport
 from tests.cli.runner import COMMAND, Run, batch_of, own_lines, run_child, write_topic
@@ -276,7 +276,7 @@ def test_a_bug_is_called_one_and_its_trace_is_there_on_request(
     def broken(request: object) -> int:
         raise RuntimeError("impossible \x1b[31m")
 
-    monkeypatch.setattr("kafkalog.cli.reading.write_table", broken)
+    monkeypatch.setattr("kafkalog.cli.run.table.write_table", broken)
     assert main(["table", "records", str(logs)]) == 5
     plain = capsys.readouterr().err
     assert "a bug in kafkalog" in plain

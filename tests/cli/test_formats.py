@@ -14,9 +14,9 @@ import pyarrow.parquet
 import pytest
 
 import kafkalog
-from kafkalog.cli import table as command
-from kafkalog.cli import writers
-from kafkalog.cli.cells import TEXT_ENCODINGS
+from kafkalog.cli.commands import table as command
+from kafkalog.cli.render import writers
+from kafkalog.cli.render.cells import TEXT_ENCODINGS
 from kafkalog.format.reference import Record, encode_batch
 from kafkalog.tables import logs as library
 from kafkalog.tables.schemas import TABLES

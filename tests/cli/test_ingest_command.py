@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.cli import ingest as command
+from kafkalog.cli.commands import ingest as command
 from kafkalog.payloads.values import FORMATS
 from kafkalog.spark.ingestion import executors
 from kafkalog.spark.ingestion import ingest_options as options
@@ -82,7 +82,7 @@ def test_a_mistake_gets_an_answer(run: Run, source: Path, tmp_path: Path, argume
 def test_what_the_bridge_to_java_says_of_an_interrupt_is_not_shown_but_what_we_say_is() -> None:
     program = """
 import logging
-from kafkalog.cli.spark_log import spark_log
+from kafkalog.cli.run.spark_log import spark_log
 with spark_log():
     logging.error("pages about a closed socket")
     logging.getLogger("kafkalog.spark").warning("left out")

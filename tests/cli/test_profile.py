@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kafkalog import codecs
-from kafkalog.cli import profile as command
+from kafkalog.cli.commands import profile as command
 from kafkalog.format.reference import Record, encode_batch
 from kafkalog.tasks import profile as task
 from kafkalog.tasks.profile import entry_counts as entries

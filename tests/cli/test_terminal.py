@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from kafkalog.cli.progress import ReadProgress
-from kafkalog.cli.text import shorten
+from kafkalog.cli.render.progress import ReadProgress
+from kafkalog.cli.render.text import shorten
 from kafkalog.log.report import ReadReport
 from tests.cli.runner import batch_of, run_on_terminal, without_styles, write_topic
 

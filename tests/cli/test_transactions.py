@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.cli import transactions as command
+from kafkalog.cli.commands import transactions as command
 from kafkalog.tasks import transactions as task
 from tests.cli.runner import Run, run_on_terminal
 from tests.unit.small_logs import FIRST_TIME, made_batch, marker, transactional_batch, write_segment

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.cli import verify as command
-from kafkalog.cli.writers import FORMATS
+from kafkalog.cli.commands import verify as command
+from kafkalog.cli.render.writers import FORMATS
 from kafkalog.errors import SEVERITIES
 from kafkalog.tables.schemas import FINDINGS
 from tests.cli.runner import COMMAND, Run, run_on_terminal

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.demo import make_large_segment
+from kafkalog.cli.demo import make_large_segment
 from tests.conftest import require
 from tests.ports import reserve_port
 from tests.spark.ingest_kills import session_members

@@ -28,7 +28,7 @@ from kafkalog.errors import (
 )
 from kafkalog.spark.errors import SparkSourceError
 
-from .escape import printable, printable_lines
+from .render.escape import printable, printable_lines
 
 if TYPE_CHECKING:
     from kafkalog.log.partition import Partition

@@ -13,21 +13,21 @@ import click
 
 from kafkalog import __version__
 
-from .append import append
-from .cat import cat
-from .change import compact, convert, recover, retain, truncate
-from .dump import dump
-from .estimate import estimate
-from .explain import explain
+from .commands.append import append
+from .commands.cat import cat
+from .commands.change import compact, convert, recover, retain, truncate
+from .commands.dump import dump
+from .commands.estimate import estimate
+from .commands.explain import explain
+from .commands.ingest import ingest
+from .commands.ls import ls
+from .commands.profile import profile
+from .commands.repair import reindex, salvage, undelete
+from .commands.table import table
+from .commands.transactions import transactions
+from .commands.verify import verify
 from .failure import CLEAN, Terminated, report_failure
-from .ingest import ingest
-from .ls import ls
 from .manual import EXIT_CODES_TEXT
-from .profile import profile
-from .repair import reindex, salvage, undelete
-from .table import table
-from .transactions import transactions
-from .verify import verify
 
 NAME = "kafkalog"
 COMPLETION = "_KAFKALOG_COMPLETE"

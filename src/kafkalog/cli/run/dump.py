@@ -1,0 +1,76 @@
+"""Carry out `kafkalog dump`: options to the task, its text to standard output."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from kafkalog.errors import KafkaLogError
+from kafkalog.tasks.dump import Dump, DumpOptions
+from kafkalog.tasks.dump.contents import DECODERS, STRING_DECODER, class_contents
+from kafkalog.tasks.dump.options import MAX_BYTES, Contents
+
+from ..failure import CLEAN, report_failure
+from ..render.escape import printable_lines
+from ..render.target import STDOUT, Sink, open_target
+
+SAME_NAMES = (
+    "deep_iteration",
+    "skip_record_metadata",
+    "verify_index_only",
+    "index_sanity_check",
+    "max_message_size",
+    "style",
+)
+
+
+def write_dump(choices: dict[str, Any]) -> int:
+    """Write the dump that the command line asks for; the exit code."""
+    contents, asked = _contents(choices)
+    max_bytes = MAX_BYTES if choices["max_bytes"] is None else min(choices["max_bytes"], MAX_BYTES)
+    options = DumpOptions(
+        print_data_log=choices["print_data_log"] or asked,
+        max_bytes=max_bytes,
+        contents=contents,
+        **{name: choices[name] for name in SAME_NAMES},
+    )
+    dump = Dump(choices["files"], options)
+    try:
+        with open_target(STDOUT) as sink:
+            _write(dump, sink)
+    except KafkaLogError as error:
+        return report_failure(error, on_damage=None)
+    for line in dump.findings.lines():
+        _complain(line)
+    return CLEAN
+
+
+def _contents(choices: dict[str, Any]) -> tuple[Contents | None, bool]:
+    """(decoder of keys and values, None for plain text; whether one was asked for)."""
+    for name, decoder in DECODERS.items():
+        if choices[name.replace("-", "_")]:
+            return decoder, True
+    classes = choices["key_decoder_class"], choices["value_decoder_class"]
+    if set(classes) <= {None, STRING_DECODER}:
+        return None, any(classes)
+    key_class, value_class = (name or STRING_DECODER for name in classes)
+    return class_contents(key_class, value_class), True
+
+
+def _write(dump: Dump, sink: Sink) -> None:
+    on_terminal = sink.isatty()
+    for chunk in dump.chunks():
+        sink.write(printable_lines(bytes(chunk).decode()).encode() if on_terminal else chunk)
+        _tell_warnings(dump)
+    _tell_warnings(dump)
+
+
+def _tell_warnings(dump: Dump) -> None:
+    while dump.warnings:
+        _complain(dump.warnings.pop(0))
+
+
+def _complain(line: str) -> None:
+    """On standard error as the tool writes it, without our name before it."""
+    if sys.stderr is not None:
+        sys.stderr.write(printable_lines(line) + "\n")

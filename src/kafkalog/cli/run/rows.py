@@ -1,0 +1,142 @@
+"""Arrow batches to where the user wants them, in the format that was asked for, and a word at the end about what was left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from kafkalog.errors import SegmentError, StorageError, UsageError
+from kafkalog.log.report import ReadReport
+
+from ..failure import exit_code, report_failure, warn
+from ..render.escape import printable
+from ..render.progress import ReadProgress
+from ..render.summary import report_exit_code, summarise, write_report
+from ..render.target import STDOUT, Sink, open_target, refuse_kafka_file
+from ..render.writers import BINARY_FORMATS, Writer
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where rows go and how."""
+
+    format: str
+    target: str
+    limit: int | None
+    report: str | None
+    quiet: bool
+    on_damage: str
+    csv_safe: bool = False
+    has_columns: bool = True  # whether the command has an option to choose them
+    skips_io_errors: bool = True  # whether that option has a meaning for what is read
+
+    def check(self) -> None:
+        """UsageError for a target that reading must not write to, and for what has no meaning for the format."""
+        if self.csv_safe and self.format != "csv":
+            raise UsageError(f"--csv-safe has no meaning for --format {self.format}; it works on csv")
+        refuse_kafka_file("--output", self.target)
+        if self.report is not None:
+            refuse_kafka_file("--report", self.report)
+
+    @property
+    def shows_progress(self) -> bool:
+        """Rows and a bar on the same terminal would overwrite each other."""
+        return not self.quiet and (self.target != STDOUT or not Sink(1, STDOUT).isatty())
+
+
+class _ReadFailed(Exception):
+    """A read that ended early. It passes the output on its way out, so that an unfinished file is never published."""
+
+    def __init__(self, cause: SegmentError | StorageError) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+def write_batches(
+    output: Output,
+    batches: Iterator[pa.RecordBatch],
+    open_writer: Callable[[Sink], Writer],
+    report: ReadReport,
+    size: int,
+    *,
+    follow: bool = False,
+) -> int:
+    """Write the batches; the exit code. `report` is that of the read, `size` how many bytes it may take.
+
+    With `follow` every batch is shown as soon as it is there.
+    """
+    ended: SegmentError | StorageError | None = None
+    try:
+        with ReadProgress(report, size, wanted=output.shows_progress and not follow) as progress:
+            _write_rows(output, batches, open_writer, progress, follow)
+    except _ReadFailed as failed:
+        ended = failed.cause
+    code = report_exit_code(report) if ended is None else exit_code(ended)
+    if ended is not None:
+        report_failure(ended, on_damage=output.on_damage, skips_io_errors=output.skips_io_errors)
+        if output.target != STDOUT:
+            warn(f"{printable(output.target)} was not written")
+    if output.report is not None:
+        write_report(output.report, report, ended, code)
+    line = summarise(report)
+    if line and not output.quiet:
+        warn(line)
+    return code
+
+
+def _write_rows(
+    output: Output,
+    batches: Iterator[pa.RecordBatch],
+    open_writer: Callable[[Sink], Writer],
+    progress: ReadProgress,
+    follow: bool,
+) -> None:
+    with open_target(output.target) as sink:
+        if output.format in BINARY_FORMATS and sink.isatty():
+            raise UsageError(f"{output.format} is not for a terminal: give --output FILE, or pipe it into a program")
+        writer = open_writer(sink)
+        try:
+            for batch in limited(_read(batches), output.limit):
+                writer.write(batch)
+                if follow:
+                    writer.flush()
+                progress.update()
+        except _ReadFailed:
+            if output.target == STDOUT:
+                writer.finish()
+            raise
+        writer.finish()
+        _tell_left_out(output, writer)
+
+
+def _read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches; an error of reading is told apart from one of writing."""
+    while True:
+        try:
+            batch = next(batches, None)
+        except (SegmentError, StorageError) as error:
+            raise _ReadFailed(error) from error
+        if batch is None:
+            return
+        yield batch
+
+
+def limited(batches: Iterator[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
+    """The first `limit` rows."""
+    remaining = limit
+    for batch in batches if limit != 0 else ():
+        if remaining is None or batch.num_rows < remaining:
+            yield batch
+            remaining = None if remaining is None else remaining - batch.num_rows
+        else:
+            yield batch.slice(0, remaining)
+            return
+
+
+def _tell_left_out(output: Output, writer: Writer) -> None:
+    left_out = getattr(writer, "left_out", ())  # text alone has to fit
+    if left_out and not output.quiet:
+        choose = "choose with --columns, or" if output.has_columns else "widen it, or"
+        warn(f"no room on this terminal for {', '.join(left_out)}; {choose} see everything with --format json")

@@ -1,0 +1,78 @@
+"""The work behind `kafkalog table`: open, read, write."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+
+import kafkalog
+from kafkalog.errors import UsageError
+from kafkalog.log.partition import Partition
+from kafkalog.log.report import ReadReport
+from kafkalog.tables.logs import Logs
+from kafkalog.tables.schemas import TABLES
+
+from ..commands.shared_options import require_known
+from ..commands.table import Request
+from ..render.writers import open_writer
+from .rows import Output, write_batches
+
+# Options that a table does not have a use for are refused: silence would look like an answer.
+ONLY_RECORDS = ("start_time", "stop_time", "isolation", "include_control", "neighbours")
+ONLY_RECORDS_AND_BATCHES = ("start_offset", "stop_offset", "allow_disorder", "skip_io_errors")
+RECORDS_AND_BATCHES = ("records", "batches")
+NOT_GIVEN = (None, False, "read_uncommitted")
+
+
+def write_table(request: Request) -> int:
+    """Write the table that was asked for; the exit code."""
+    _check(request)
+    output = Output(
+        request.format,
+        request.output,
+        request.limit,
+        request.report,
+        request.quiet,
+        request.choices["on_damage"],
+        request.csv_safe,
+        skips_io_errors=request.name in RECORDS_AND_BATCHES,
+    )
+    output.check()
+    logs = kafkalog.open(request.path)
+    partitions = chosen_partitions(logs, request.choices["topics"], request.choices["partitions"])
+    report = ReadReport()
+    with closing(logs.read(request.name, request.columns, **request.choices, report=report)) as reader:
+        schema = reader.schema
+        return write_batches(
+            output,
+            iter(reader),
+            lambda sink: open_writer(request.format, sink, schema, request.encoding, csv_safe=request.csv_safe),
+            report,
+            sum(found.size for found in partitions),
+        )
+
+
+def _check(request: Request) -> None:
+    kind = TABLES[request.name]
+    known = [column.name for column in kind.columns]
+    for name in request.columns or ():
+        require_known(f"column of {request.name}", name, known)
+    for names, tables in ((ONLY_RECORDS, ("records",)), (ONLY_RECORDS_AND_BATCHES, RECORDS_AND_BATCHES)):
+        for name in names:
+            if request.choices[name] not in NOT_GIVEN and request.name not in tables:
+                option = "--" + name.replace("_", "-")
+                raise UsageError(f"{option} has no meaning for {request.name}; it works on {' and '.join(tables)}")
+
+
+def chosen_partitions(logs: Logs, topics: Sequence[str] | None, numbers: Sequence[int] | None) -> list[Partition]:
+    """The partitions that will be read, for the progress bar; UsageError when topics and numbers leave none."""
+    alone = len(logs.partitions) == 1
+    live = [found for found in logs.partitions if alone or not found.state]
+    for topic in topics or ():
+        require_known("topic", topic, sorted({found.topic for found in live}))
+    in_topics = [found for found in live if topics is None or found.topic in topics]
+    for number in numbers or ():
+        if number not in {found.partition for found in in_topics}:
+            there = ", ".join(map(str, sorted({found.partition for found in in_topics}))) or "none"
+            raise UsageError(f"{logs.path}: no partition {number} here; there are: {there}")
+    return [found for found in in_topics if numbers is None or found.partition in numbers]
