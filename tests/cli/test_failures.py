@@ -66,7 +66,7 @@ def test_a_log_in_shared_memory_is_overwritten_no_more_than_one_on_a_disk() -> N
         (["records", "{logs}", "--partition", "7"], 2, ["no partition 7", "there are: 0"]),
         (["records", "{logs}", "--format", "xml"], 2, ["xml", "parquet", "--help"]),
         (["records", "{logs}", "--start-time", "2026-01-01T00:00:00"], 2, ["no time zone", "2026-01-01T00:00:00Z"]),
-        (["records", "{logs}", "--start-time", "soon"], 2, ["is no time", "milliseconds"]),
+        (["records", "{logs}", "--start-time", "soon"], 2, ["is not a time", "milliseconds"]),
         (["records", "{logs}", "--threads", "0"], 2, ["--threads"]),
         (["records"], 2, ["PATH", "--help"]),
         (["segments", "{logs}", "--start-offset", "1"], 2, ["--start-offset", "records and batches"]),

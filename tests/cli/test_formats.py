@@ -14,6 +14,7 @@ import pyarrow.parquet
 import pytest
 
 import kafkalog
+from kafkalog.cli.commands import shared_options
 from kafkalog.cli.commands import table as command
 from kafkalog.cli.render import writers
 from kafkalog.cli.render.cells import TEXT_ENCODINGS
@@ -39,10 +40,10 @@ def expected(logs: Path, name: str, **choices: Any) -> pa.Table:
 
 def test_the_names_in_the_help_are_those_of_the_library() -> None:
     assert tuple(TABLES) == command.TABLES
-    assert library.ISOLATIONS == command.ISOLATIONS
-    assert library.DAMAGE_MODES == command.DAMAGE_MODES
-    assert writers.FORMATS == command.FORMATS
-    assert tuple(TEXT_ENCODINGS) == command.ENCODINGS
+    assert library.ISOLATIONS == shared_options.ISOLATIONS
+    assert library.DAMAGE_MODES == shared_options.DAMAGE_MODES
+    assert writers.FORMATS == shared_options.FORMATS
+    assert tuple(TEXT_ENCODINGS) == shared_options.ENCODINGS
 
 
 @pytest.mark.parametrize("name", command.TABLES)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from kafkalog.cli.commands import ingest as command
+from kafkalog.cli.run import ingest as run_ingest
 from kafkalog.payloads.values import FORMATS
 from kafkalog.spark.ingestion import executors
 from kafkalog.spark.ingestion import ingest_options as options
@@ -30,8 +31,8 @@ def source(tmp_path: Path) -> Path:
 def test_the_choices_of_the_help_are_those_of_the_pipeline() -> None:
     assert (command.GRAINS, command.CODECS, command.ISOLATIONS) == (options.GRAINS, options.CODECS, ISOLATIONS)
     assert (command.DAMAGE_RULES, command.LOSS_RULES, command.PAYLOADS) == (options.DAMAGE_RULES, options.LOSS_RULES, FORMATS)
-    assert executors.DEFAULT_MASTER == command.DEFAULT_MASTER
-    assert options.FILE_BYTES == 256 * command.MEBIBYTE
+    assert executors.DEFAULT_MASTER == run_ingest.DEFAULT_MASTER
+    assert options.FILE_BYTES == 256 * run_ingest.MEBIBYTE
 
 
 def test_a_run_ends_with_a_summary_and_a_second_one_with_nothing_new(run: Run, source: Path, tmp_path: Path) -> None:
@@ -65,11 +66,11 @@ def test_damage_is_told_with_its_exit_code(run: Run, source: Path, tmp_path: Pat
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["--option", "startingOffsets"], 2, "'startingOffsets' is no NAME=VALUE"),
+        (["--option", "startingOffsets"], 2, "'startingOffsets' is not NAME=VALUE"),
         (["--option", "startingOfsets=1"], 2, "did you mean startingOffsets"),
         (["--topic", "nope"], 2, "no topic 'nope' here; there are: orders, payments"),
-        (["--topic", "orders", "--option", "Subscribe=payments"], 2, "say the same; give one of the two"),
-        (["--keep-raw"], 2, "need --value json or --value avro"),
+        (["--topic", "orders", "--option", "Subscribe=payments"], 2, "mean the same: give one of the two"),
+        (["--keep-raw"], 2, "need --decode json or --decode avro"),
         (["--value", "avro"], 2, "Avro needs the schema"),
     ],
 )

@@ -38,7 +38,7 @@ def full(tmp_path: Path) -> Path:
 
 def test_the_help_says_what_the_task_does() -> None:
     assert command.WEEK_MS == retention.DEFAULT_RETENTION_MS
-    shown = command.EPILOG.replace("\n", " ")
+    shown = command.NOTES.replace("\n", " ")
     limits = (entries.MOST_PRODUCERS, records.MOST_HOURS, records.MOST_KEYS, records.MOST_PREFIXES, records.MOST_HEADERS)
     for number in (*limits, keys.MOST_SLOTS // 2):
         assert f" {number} " in shown

@@ -61,7 +61,7 @@ def test_out_as_a_file_uri_is_that_folder_and_an_object_store_is_refused(run: Ru
 def test_reindex_wants_to_know_where_to(run: Run, orders: Path) -> None:
     ended = run("reindex", orders)
     assert ended.code == 2
-    assert "--out DIR or --in-place" in ended.errors
+    assert "either --out DIR (writes a copy) or --in-place" in ended.errors
 
 
 def test_reindex_says_where_damage_ended_it(run: Run, orders: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkalog.cli.commands import shared_options
 from kafkalog.cli.commands import verify as command
 from kafkalog.cli.render.writers import FORMATS
 from kafkalog.errors import SEVERITIES
@@ -39,7 +40,7 @@ def damaged(healthy: Path, tmp_path: Path) -> Path:
 
 def test_the_choices_are_those_of_the_code() -> None:
     assert command.SEVERITIES == SEVERITIES
-    assert command.FORMATS == FORMATS
+    assert shared_options.FORMATS == FORMATS
 
 
 def test_a_healthy_log_is_one_line_and_exit_code_0(run: Run, healthy: Path) -> None:

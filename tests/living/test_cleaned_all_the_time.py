@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.cli.commands.ingest import printable_summary
+from kafkalog.cli.render.ingest_summary import printable_summary
 from kafkalog.spark.ingestion import ingest_plan as plan
 from kafkalog.spark.ingestion import run
 from kafkalog.spark.ingestion import task_writing as writing

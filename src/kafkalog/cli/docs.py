@@ -26,10 +26,10 @@ The same text as `--help` shows. Rows go to standard output, everything else to 
 messages come from logs that anyone may have written to, so characters that are not printable are always shown escaped
 (`\\x1b`, `\\u202e`), in text and JSON everywhere, in CSV on a terminal.
 
-Commands, options, choices, paths and the topics at a path complete with the Tab key once the shell was told:
+Commands, options, choices, paths and the topics at a path complete with the Tab key after one of these lines:
 
     eval "$(_KAFKALOG_COMPLETE=bash_source kafkalog)"      # bash: into ~/.bashrc
-    eval "$(_KAFKALOG_COMPLETE=zsh_source kafkalog)"       # zsh: into ~/.zshrc, behind compinit
+    eval "$(_KAFKALOG_COMPLETE=zsh_source kafkalog)"       # zsh: into ~/.zshrc, after compinit
     _KAFKALOG_COMPLETE=fish_source kafkalog | source       # fish: into ~/.config/fish/config.fish
 """
 

@@ -37,9 +37,9 @@ CLEAN, DAMAGE, USAGE, LIMIT, INPUT_OUTPUT, BUG = range(6)
 INTERRUPTED, BROKEN_PIPE, TERMINATED = 130, 141, 143
 
 EXIT_CODES = {
-    CLEAN: "everything was read; verify: nothing is wrong",
-    DAMAGE: "damage was found; in strict mode a read ends there, otherwise it leaves it out",
-    USAGE: "the command cannot be carried out as it was given",
+    CLEAN: "success; verify: nothing is wrong",
+    DAMAGE: "damage was found: a strict read stops there, others leave it out",
+    USAGE: "the command cannot be carried out as given",
     LIMIT: "something in the log asks for more than the limits allow",
     INPUT_OUTPUT: "something could not be read or written",
     BUG: "a bug in kafkalog",

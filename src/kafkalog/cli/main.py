@@ -15,58 +15,78 @@ from kafkalog import __version__
 
 from .commands.append import append
 from .commands.cat import cat
-from .commands.change import compact, convert, recover, retain, truncate
+from .commands.compact import compact
+from .commands.convert import convert
 from .commands.dump import dump
 from .commands.estimate import estimate
 from .commands.explain import explain
+from .commands.help import Group
 from .commands.ingest import ingest
 from .commands.ls import ls
 from .commands.profile import profile
-from .commands.repair import reindex, salvage, undelete
+from .commands.recover import recover
+from .commands.reindex import reindex
+from .commands.retain import retain
+from .commands.salvage import salvage
 from .commands.table import table
 from .commands.transactions import transactions
+from .commands.truncate import truncate
+from .commands.undelete import undelete
 from .commands.verify import verify
 from .failure import CLEAN, Terminated, report_failure
-from .manual import EXIT_CODES_TEXT
 
 NAME = "kafkalog"
 COMPLETION = "_KAFKALOG_COMPLETE"
 
+EXAMPLES = (
+    "kafkalog ls /var/lib/kafka/data",
+    "kafkalog cat /var/lib/kafka/data --topic orders --tail 10",
+    "kafkalog verify /var/lib/kafka/data",
+    "kafkalog salvage /mnt/broken/data/orders-0 --out rescued",
+    "kafkalog append orders.jsonl --to data/orders-0",
+    "kafkalog ingest /var/lib/kafka/data /lake/kafka",
+)
+
 
 @click.group(
     name=NAME,
+    cls=Group,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog=f"""\b
-Examples:
-  kafkalog ls /var/lib/kafka/data
-  kafkalog cat /var/lib/kafka/data --topic orders --tail 10
-  kafkalog profile /var/lib/kafka/data
-  kafkalog verify /var/lib/kafka/data
-  kafkalog salvage /mnt/broken/data/orders-0 --out rescued
-  kafkalog append orders.jsonl --to data/orders-0
-  kafkalog ingest /var/lib/kafka/data /lake/kafka
-
-{EXIT_CODES_TEXT}""",
+    examples=EXAMPLES,
 )
-@click.version_option(__version__, "-V", "--version", prog_name=NAME)
+@click.option("--version", "-V", is_flag=True, help="Show the version.")
+@click.option("--verbose", is_flag=True, help="With --version: also the versions of libraries and which C functions are used.")
 @click.pass_context
-def kafkalog(context: click.Context) -> None:
+def kafkalog(context: click.Context, version: bool, verbose: bool) -> None:
     """Read, write and repair Kafka's log files without a broker.
 
-    PATH is a folder of log.dirs, a topic-partition folder, one segment file, or any of these as s3://bucket/folder. Reading
-    never writes to it, and works while a broker runs.
+    PATH is a log directory (log.dirs), a partition folder, a segment file, or an s3:// URL of any of these. Reading never writes
+    to it, and works while a broker is running. `kafkalog COMMAND --help` shows the options and examples of a command.
     """
+    if version:
+        _show_version(verbose=verbose)
+        context.exit()
+    if verbose:
+        raise click.UsageError("--verbose needs --version: kafkalog --version --verbose", context)
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
 
-COMMANDS = (
-    append, cat, compact, convert, dump, estimate, explain, ingest, ls, profile, recover, reindex, retain, salvage, table,
-    transactions, truncate, undelete, verify,
-)  # fmt: skip
-for command in COMMANDS:
-    kafkalog.add_command(command)
+def _show_version(*, verbose: bool) -> None:
+    click.echo(f"{NAME}, version {__version__}")
+    if verbose:
+        from .run.version import version_lines
+
+        click.echo("\n".join(version_lines()))
+
+
+kafkalog.add_commands("Look", ls, cat, table, dump, explain, transactions, profile, estimate)
+kafkalog.add_commands("Check", verify)
+kafkalog.add_commands("Repair", salvage, reindex, recover, undelete)
+kafkalog.add_commands("Write", append, convert, compact, retain, truncate)
+kafkalog.add_commands("Pipeline", ingest)
+COMMANDS = tuple(kafkalog.commands.values())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -7,9 +7,8 @@ from typing import Any
 
 import click
 
-from ..completion import complete_path
-from ..manual import EXIT_CODES_TEXT
-from .table import output_options, read_options
+from .help import PATH_TEXT, Command
+from .shared_options import as_lists, path_argument, read_options, row_options
 
 # Written out here because the tasks need Arrow, which no help text should load; a test compares them.
 DECODERS = (
@@ -23,29 +22,27 @@ DECODERS = (
 )
 PATTERNS = ("text", "hex", "regex")
 
-EPILOG = f"""\b
-Formats:
-  text     aligned columns; on a terminal shortened to its width. Characters that are not
-           printable are escaped (\\x1b); null and "" stand for null and empty. For people
-  json     JSON lines of topic, partition, offset, timestamp (ms since 1970), timestampType
-           (-1 none, 0 CreateTime, 1 LogAppendTime), key, value, headers ([[key, value], ...]).
-           With --encoding utf8, bytes are a string if they are UTF-8, else {{"base64": "..."}}
-  csv      RFC 4180. A null is an empty field, an empty value is "". A spreadsheet takes what
-           begins with = + - @ for a formula: use --csv-safe for one
-  arrow    Arrow's IPC stream
-  parquet  Parquet
-
-\b
-A decoder makes JSON of keys and values; what it cannot decode stays as it is, and is counted.
-
-\b
-Examples:
-  kafkalog cat /var/lib/kafka/data --topic orders --tail 10
-  kafkalog cat orders-0 --grep '"status":"failed"' --start-time 2026-01-31T00:00:00Z --format json
-  kafkalog cat orders-0 --key 'user-[0-9]+$' --pattern regex --follow
-  kafkalog cat /var/lib/kafka/data --topic __consumer_offsets --decode consumer-offsets
-
-{EXIT_CODES_TEXT}"""
+NOTES = """
+--decode shows keys and values as JSON. What cannot be decoded is shown as it is and counted at the end.
+"""
+TERMS = {
+    "Formats": {
+        "text": "For people: aligned columns, shortened to the width of a terminal. Characters that are not printable are "
+        'escaped (\\x1b); null and "" stand for null and empty.',
+        "json": "JSON lines with topic, partition, offset, timestamp (ms since 1970), timestampType (-1 none, 0 CreateTime, 1 "
+        "LogAppendTime), key, value, headers ([[key, value], ...]). With --encoding utf8, bytes are a string if they are valid "
+        'UTF-8, else {"base64": "..."}.',
+        "csv": 'RFC 4180. A null is an empty field, an empty value is "". Spreadsheets run text that starts with = + - @ as a '
+        "formula: use --csv-safe for those.",
+        "arrow": "Arrow's IPC stream.",
+        "parquet": "Parquet.",
+    }
+}
+EXAMPLES = (
+    "kafkalog cat /var/lib/kafka/data --topic orders --tail 10",
+    "kafkalog cat orders-0 --grep failed --start-time 2026-01-31T00:00:00Z --json",
+    "kafkalog cat orders-0 --key 'user-[0-9]+' --pattern regex --follow",
+)
 
 
 @dataclass(frozen=True)
@@ -75,12 +72,18 @@ class Request:
 OWN = tuple(name for name in Request.__dataclass_fields__ if name not in ("path", "choices"))
 
 
-@click.command(epilog=EPILOG)
-@click.argument("path", metavar="PATH", shell_complete=complete_path)
+@click.command(
+    cls=Command,
+    help=f"Print records as text, JSON, CSV, Arrow or Parquet.\n\n{PATH_TEXT}",
+    notes=NOTES,
+    terms=TERMS,
+    examples=EXAMPLES,
+)
+@path_argument
 @click.option("--tail", type=click.IntRange(0), metavar="N", help="Only the last N records of each partition.")
-@click.option("--follow", "-f", is_flag=True, help="Go on with what a running broker appends, until Ctrl-C.")
-@click.option("--key", metavar="PATTERN", help="Only records with this key; as a regular expression, with it in the key.")
-@click.option("--grep", metavar="PATTERN", help="Only records with this in the value; with --tail, those among the last N.")
+@click.option("--follow", "-f", is_flag=True, help="Keep printing what a running broker appends, until Ctrl-C.")
+@click.option("--key", metavar="PATTERN", help="Only records with this key; with --pattern regex, keys that contain a match.")
+@click.option("--grep", metavar="PATTERN", help="Only records whose value contains this; with --tail, among the last N.")
 @click.option(
     "--pattern",
     type=click.Choice(PATTERNS),
@@ -88,20 +91,14 @@ OWN = tuple(name for name in Request.__dataclass_fields__ if name not in ("path"
     show_default=True,
     help="What --key and --grep are: text, bytes in hexadecimal, or regular expressions (RE2, on bytes).",
 )
-@click.option("--decode", type=click.Choice(DECODERS), help="Show keys and values of this kind as JSON.")
+@click.option("--decode", type=click.Choice(DECODERS), help="Decode keys and values of this kind and show them as JSON.")
 @click.option("--schema", type=click.Path(), metavar="FILE", help="With --decode avro: the schema that values were written with.")
-@click.option("--registry-prefix", is_flag=True, help="With --decode avro: five bytes of a schema registry precede each value.")
+@click.option("--registry-prefix", is_flag=True, help="With --decode avro: values start with a schema registry's five bytes.")
 @click.option("--headers", is_flag=True, help="Show headers in text and csv too; the other formats always have them.")
 @read_options
-@output_options
+@row_options
 def cat(path: str, **options: Any) -> int:
-    """Write the records of the logs at PATH.
-
-    PATH is a folder of log.dirs, a topic-partition folder, one segment file, or any of these as s3://bucket/folder.
-    """
     own = {name: options.pop(name) for name in OWN}
-    for several in ("topics", "partitions"):
-        options[several] = list(options[several]) or None
     from ..run.cat import write_records
 
-    return write_records(Request(path, choices=options, **own))
+    return write_records(Request(path, choices=as_lists(options), **own))

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ..completion import complete_path
-from ..manual import EXIT_CODES_TEXT
+from .help import Command
 
 # Written out here because the task needs NumPy, which no help text should load; a test compares them.
 STYLES = ("4.3", "0.8")
@@ -21,22 +21,18 @@ DECODERS = (
 )
 STRING_DECODER = "org.apache.kafka.tools.api.StringDecoder"
 
-EPILOG = f"""\b
-Files: .log .checkpoint (KRaft) .index .timeindex .txnindex .snapshot. An index is checked
-against the .log beside it; what does not fit is listed on standard error after all files.
+NOTES = """
+FILE is a .log, .checkpoint (KRaft), .index, .timeindex, .txnindex or .snapshot file. An index is checked against the .log file in
+the same folder; mismatches are listed on standard error after all files.
 
-\b
-Lines are those of DumpLogSegments of Kafka 4.3, byte for byte, and so is the exit code 0
-where that tool ends well. Where it dies of an uncaught exception, dump ends there with an
-error. On a terminal, characters that are not printable are shown as \\x1b.
-
-\b
-Examples:
-  kafkalog dump --files orders-0/00000000000000000000.log --print-data-log
-  kafkalog dump --files 00000000000000000000.index,00000000000000000000.timeindex
-  kafkalog dump --cluster-metadata-decoder --files __cluster_metadata-0/00000000000000000000.log
-
-{EXIT_CODES_TEXT}"""
+The lines are those of DumpLogSegments of Kafka 4.3, byte for byte, and so is exit code 0 wherever that tool succeeds. Where it
+fails with an uncaught exception, dump stops with an error. On a terminal, characters that are not printable are shown as \\x1b.
+"""
+EXAMPLES = (
+    "kafkalog dump --files orders-0/00000000000000000000.log --print-data-log",
+    "kafkalog dump --files orders-0/00000000000000000000.index --verify-index-only",
+    "kafkalog dump --offsets-decoder --files 00000000000000000000.log",
+)
 
 
 def _file_names(context: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
@@ -51,28 +47,28 @@ def _decoder_class(name: str, what: str) -> Callable[[Callable[..., Any]], Calla
     return click.option(f"--{name}-decoder-class", is_flag=False, flag_value=STRING_DECODER, metavar="[CLASS]", help=text)
 
 
-@click.command(epilog=EPILOG)
+@click.command(cls=Command, notes=NOTES, examples=EXAMPLES)
 @click.option(
     "--files",
     required=True,
     callback=_file_names,
     metavar="FILE,FILE",
     shell_complete=complete_path,
-    help="What to dump.",
+    help="Files to dump, separated by commas.",
 )
-@click.option("--print-data-log", is_flag=True, help="Print keys and values too. Any decoder means this.")
-@click.option("--deep-iteration", is_flag=True, help="Print records, not only batches. --print-data-log means this.")
-@click.option("--skip-record-metadata", is_flag=True, help="Only keys and values of records; control records are left out.")
+@click.option("--print-data-log", is_flag=True, help="Print keys and values too; implied by any decoder.")
+@click.option("--deep-iteration", is_flag=True, help="Print records, not only batches; implied by --print-data-log.")
+@click.option("--skip-record-metadata", is_flag=True, help="Print only keys and values; control records are left out.")
 @click.option("--verify-index-only", is_flag=True, help="Check indexes without printing their entries.")
-@click.option("--index-sanity-check", is_flag=True, help="Only the check that a broker makes of an index when it starts.")
+@click.option("--index-sanity-check", is_flag=True, help="Only the check of an index that a broker makes when it starts.")
 @click.option(
     "--max-message-size",
     type=click.IntRange(0),
     metavar="SIZE",
-    help="Largest batch that an index entry is checked against, in bytes; with --style 0.8 the largest message.  "
-    "[default: 5242880; 0.8: none]",
+    help="Largest batch, in bytes, that index entries are checked against; with --style 0.8 the largest message.  "
+    "[default: 5242880; none with 0.8]",
 )
-@click.option("--max-bytes", type=click.IntRange(0), metavar="SIZE", help="Read only so many bytes of each log.")
+@click.option("--max-bytes", type=click.IntRange(0), metavar="SIZE", help="Read at most this many bytes of each log.")
 @_decoder_class("key", "keys")
 @_decoder_class("value", "values")
 @click.option("--offsets-decoder", is_flag=True, help="Decode records of __consumer_offsets.")
@@ -85,10 +81,10 @@ def _decoder_class(name: str, what: str) -> Callable[[Callable[..., Any]], Calla
     type=click.Choice(STYLES),
     default=STYLES[0],
     show_default=True,
-    help="0.8: the lines of Kafka 0.8, and what its tool took for the end of a file.",
+    help="0.8 prints the lines of Kafka 0.8 and stops where its tool did.",
 )
 def dump(**options: Any) -> int:
-    """Print what is in log files, as kafka-dump-log does."""
+    """Print log files exactly as Kafka's kafka-dump-log does."""
     from ..run.dump import write_dump
 
     return write_dump(options)

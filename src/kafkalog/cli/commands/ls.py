@@ -4,41 +4,37 @@ from __future__ import annotations
 
 import click
 
-from ..completion import complete_path
-from ..manual import EXIT_CODES_TEXT
-from .shared_options import topic_option
+from .help import PATH_TEXT, Command
+from .shared_options import json_option, path_argument, quiet_option, topic_option
 
-EPILOG = f"""
-Without --deep only the first entry of each segment and the last of each partition are looked at: time range, formats and
-codecs are those of these. Size is that of the .log files; "on disk" what all files take in blocks, index files and leftovers
-too, which is less than their sizes where they are sparse, as preallocated ones are. The ratio is what all entries would be
-without compression to what they are: ~ marks an estimate, from up to 16 places spread over a partition; with --deep all is
-decompressed, and it is exact. Leftovers are files with .deleted, .cleaned, .swap or .tmp, and folders with -delete, -future or
--stray.
-
-\b
-Examples:
-  kafkalog ls /var/lib/kafka/data
-  kafkalog ls /var/lib/kafka/data --by partition --topic orders --deep
-  kafkalog ls /var/lib/kafka/data --formats
-  kafkalog ls s3://bucket/backup --json
-
-{EXIT_CODES_TEXT}"""
+NOTES = """
+Without --deep, only the first entry of each segment and the last of each partition are read: time range, formats and codecs are
+those of these entries. Size is the size of the .log files; "on disk" is what all files take in disk blocks, with indexes and
+leftovers, which is less than their size where they are sparse, as preallocated files are. The ratio compares the uncompressed
+size with the stored size: ~ marks an estimate from up to 16 samples per partition; --deep decompresses everything and gives the
+exact ratio. Leftovers are .deleted, .cleaned, .swap and .tmp files, and -delete, -future and -stray folders.
+"""
+EXAMPLES = (
+    "kafkalog ls /var/lib/kafka/data",
+    "kafkalog ls /var/lib/kafka/data --by partition --topic orders --deep",
+    "kafkalog ls s3://bucket/backup --json",
+)
 
 
-@click.command(epilog=EPILOG)
-@click.argument("path", metavar="PATH", shell_complete=complete_path)
-@click.option("--by", type=click.Choice(("topic", "partition")), default="topic", show_default=True, help="What a row is.")
+@click.command(
+    cls=Command,
+    help=f"List topics and partitions with sizes, offsets and times.\n\n{PATH_TEXT}",
+    notes=NOTES,
+    examples=EXAMPLES,
+)
+@path_argument
+@click.option("--by", type=click.Choice(("topic", "partition")), default="topic", show_default=True, help="One row for each.")
 @topic_option
-@click.option("--deep", is_flag=True, help="Read everything: batches, records, exact ratio; times, formats and codecs of all.")
-@click.option("--formats", is_flag=True, help="Bytes and records in v0, v1 and v2: what to convert; reads all headers.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, by partition, with every leftover and problem.")
-@click.option("--quiet", is_flag=True, help="No progress and no hints on standard error.")
+@click.option("--deep", is_flag=True, help="Read everything: batches, records, exact ratio; all times, formats and codecs.")
+@click.option("--formats", is_flag=True, help="Bytes and records in v0, v1 and v2: what is left to convert. Reads all headers.")
+@json_option("One JSON object by partition, with every leftover and problem,")
+@quiet_option
 def ls(path: str, by: str, topics: tuple[str, ...], deep: bool, formats: bool, as_json: bool, quiet: bool) -> int:
-    """List the topics and partitions at PATH, at a glance.
-
-    PATH is a folder of log.dirs, a topic-partition folder, one segment file, or any of these as s3://bucket/folder.
-    """
     from ..run.ls import show_listing
 
     return show_listing(path, by, topics, deep=deep, formats=formats, as_json=as_json, quiet=quiet)

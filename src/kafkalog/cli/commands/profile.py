@@ -6,28 +6,33 @@ from dataclasses import dataclass
 
 import click
 
-from ..completion import complete_path
-from ..manual import EXIT_CODES_TEXT
-from .shared_options import parse_time, partition_option, threads_option, topic_option
-from .table import DAMAGE_MODES
+from .help import PATH_TEXT, Command
+from .shared_options import (
+    DAMAGE_MODES,
+    json_option,
+    partition_option,
+    path_argument,
+    quiet_option,
+    threads_option,
+    topic_option,
+)
+from .values import parse_time
 
 WEEK_MS = 604_800_000
 
-EPILOG = f"""
-Bytes are those of batches as stored. The bytes of a batch are shared out among its records by the size of key, value and
-headers. A key prefix ends with the first of : / . | - _ # in a key; where none comes early, it is the first 4 bytes.
+NOTES = """
+Sizes are those of batches as stored. The bytes of a batch are divided among its records in proportion to the size of key, value
+and headers. A key prefix ends at the first of : / . | - _ # in a key, or after 4 bytes if none of them comes early.
 
-Counted exactly: everything by topic, partition, codec and batch; up to 65536 keys, hours and producers, 16384 prefixes, 4096
-header names; duplicates in partitions of up to 131072 keys. Beyond that, and for zstd in logs over 8 MiB, figures are
-estimates, and how wrong they may be stands beside them. docs/profile.md says how they are made.
-
-\b
-Examples:
-  kafkalog profile /var/lib/kafka/data
-  kafkalog profile /var/lib/kafka/data --quick --top 3
-  kafkalog profile orders-0 --json | jq '.compaction.duplicate_bytes'
-
-{EXIT_CODES_TEXT}"""
+Everything by topic, partition, codec and batch is exact, and so are up to 65536 keys, hours and producers, 16384 prefixes, 4096
+header names, and duplicates in partitions of up to 131072 keys. Beyond that, and for zstd in logs over 8 MiB, the numbers are
+estimates, shown with their error. docs/profile.md explains how they are made.
+"""
+EXAMPLES = (
+    "kafkalog profile /var/lib/kafka/data",
+    "kafkalog profile /var/lib/kafka/data --quick --top 3",
+    "kafkalog profile orders-0 --json",
+)
 
 
 @dataclass(frozen=True)
@@ -47,23 +52,28 @@ class Request:
     quiet: bool
 
 
-@click.command(epilog=EPILOG)
-@click.argument("path", metavar="PATH", shell_complete=complete_path)
+@click.command(
+    cls=Command,
+    help=f"Show what takes the space and how much could be saved.\n\n{PATH_TEXT}",
+    notes=NOTES,
+    examples=EXAMPLES,
+)
+@path_argument
 @topic_option
 @partition_option
-@click.option("--top", type=click.IntRange(1), default=10, show_default=True, metavar="N", help="How many of each kind to name.")
+@click.option("--top", type=click.IntRange(1), default=10, show_default=True, metavar="N", help="How many of each kind to show.")
 @click.option(
-    "--quick", is_flag=True, help="Headers and some batches only: nothing by key or header name, no duplicates, no ratio."
+    "--quick", is_flag=True, help="Read only headers and a few batches: nothing by key or header name, no duplicates, no ratio."
 )
 @click.option(
     "--on-damage",
     type=click.Choice(DAMAGE_MODES),
     default="skip",
     show_default=True,
-    help="skip leaves damaged batches out; salvage also finds the next batch behind a broken length; strict ends there.",
+    help="skip leaves damaged batches out; salvage also resynchronises after a corrupt length field; strict stops there.",
 )
 @click.option(
-    "--now", callback=parse_time, metavar="TIME", help="From when on timestamps are in the future.  [default: the time it is]"
+    "--now", callback=parse_time, metavar="TIME", help="Timestamps after this are in the future.  [default: the machine's clock]"
 )
 @click.option(
     "--retention-ms",
@@ -71,11 +81,11 @@ class Request:
     default=WEEK_MS,
     show_default=True,
     metavar="N",
-    help="The topics' retention.ms, for when segments with such timestamps go.",
+    help="The topics' retention.ms, to tell when segments with such timestamps are deleted.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, with all topics and partitions.")
+@json_option("One JSON object with all topics and partitions")
 @threads_option
-@click.option("--quiet", is_flag=True, help="No progress and no summary on standard error; errors still.")
+@quiet_option
 def profile(
     path: str,
     topics: tuple[str, ...],
@@ -89,10 +99,6 @@ def profile(
     threads: int | None,
     quiet: bool,
 ) -> int:
-    """Show where the bytes of the logs at PATH are, and what could be saved.
-
-    PATH is a folder of log.dirs, a topic-partition folder, one segment file, or any of these as s3://bucket/folder.
-    """
     from ..run.profile import show_profile
 
     chosen = list(topics) or None, list(partitions) or None

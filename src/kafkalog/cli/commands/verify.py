@@ -7,32 +7,29 @@ from dataclasses import dataclass
 import click
 
 from ..completion import complete_path
-from ..manual import EXIT_CODES_TEXT
-from ..render.target import STDOUT
-from .shared_options import partition_option, threads_option, topic_option
+from .help import PATH_TEXT, Command
+from .shared_options import format_options, output_option, partition_option, path_argument, threads_option, topic_option
 
 SEVERITIES = ("error", "warning", "info")
-FORMATS = ("text", "json", "csv", "arrow", "parquet")
 
-EPILOG = f"""\b
-Looked at: checksums and structure of every batch and record; offsets, leader epochs and the
-sequence numbers of producers from entry to entry and segment to segment; .index, .timeindex and
-.txnindex against the log; .snapshot files against a replay; checkpoints, partition.metadata and
-meta.properties; files and folders that a broker left over. docs/verify.md lists every finding.
-
-\b
-Severities:
-  error     something is not what was written, or contradicts itself
-  warning   something is missing or odd that a broker would not explain
-  info      no fault: leftovers, the tail of a log that was not closed
-
-\b
-Examples:
-  kafkalog verify /var/lib/kafka/data
-  kafkalog verify orders-0 --format json | jq -r '.reason' | sort | uniq -c
-  kafkalog verify /var/lib/kafka/data --topic orders --junit verify.xml --quiet
-
-{EXIT_CODES_TEXT}"""
+NOTES = """
+Checks the checksum and structure of every batch and record; offsets, leader epochs and producers' sequence numbers from entry to
+entry and segment to segment; .index, .timeindex and .txnindex files against the log; .snapshot files against a replay;
+checkpoints, partition.metadata and meta.properties; and files and folders that a broker has left over. docs/verify.md lists every
+finding. Nothing is written, and a broker may be running.
+"""
+TERMS = {
+    "Severities": {
+        "error": "Something is not what was written, or contradicts itself.",
+        "warning": "Something is missing or odd, and a broker would not explain it.",
+        "info": "Nothing is wrong: leftovers, the tail of a log that was not closed.",
+    }
+}
+EXAMPLES = (
+    "kafkalog verify /var/lib/kafka/data",
+    "kafkalog verify orders-0 --json",
+    "kafkalog verify /var/lib/kafka/data --topic orders --junit verify.xml --quiet",
+)
 
 
 @dataclass(frozen=True)
@@ -51,41 +48,36 @@ class Request:
     quiet: bool
 
 
-@click.command(epilog=EPILOG)
-@click.argument("path", metavar="PATH", shell_complete=complete_path)
+@click.command(
+    cls=Command,
+    help=f"Check every file of the logs and report what is wrong.\n\n{PATH_TEXT}",
+    notes=NOTES,
+    terms=TERMS,
+    examples=EXAMPLES,
+)
+@path_argument
 @topic_option
 @partition_option
-@click.option(
-    "--format",
-    type=click.Choice(FORMATS),
-    default=FORMATS[0],
-    show_default=True,
-    help="text is for people; the others are the table `findings`, a row for each.",
-)
-@click.option("--json", "format", flag_value="json", help="The same as --format json.")
-@click.option(
-    "--output",
-    default=STDOUT,
-    metavar="FILE",
-    shell_complete=complete_path,
-    help="A file instead of standard output (-).",
-)
+@format_options("text is for people; the others write the table `findings`, one row each.")
+@output_option
 @click.option(
     "--junit",
     metavar="FILE",
     shell_complete=complete_path,
-    help="Also write a JUnit report, a test case for each partition.",
+    help="Also write a JUnit report with one test case per partition.",
 )
 @click.option(
     "--fail-on",
     type=click.Choice(SEVERITIES),
     default="warning",
     show_default=True,
-    help="The mildest severity that makes the exit code 1 and a JUnit test fail.",
+    help="Findings of this severity or worse make the exit code 1 and a JUnit test fail.",
 )
-@click.option("--all", "show_all", is_flag=True, help="Text: every finding, not only the first of a kind in a partition.")
+@click.option(
+    "--all", "show_all", is_flag=True, help="Text: show every finding, not only the first five of a kind in a partition."
+)
 @threads_option
-@click.option("--quiet", is_flag=True, help="No progress on standard error, and no text if nothing is wrong.")
+@click.option("--quiet", "-q", is_flag=True, help="No progress on standard error, and no text if nothing is wrong.")
 def verify(
     path: str,
     topics: tuple[str, ...],
@@ -98,10 +90,6 @@ def verify(
     threads: int | None,
     quiet: bool,
 ) -> int:
-    """Check the logs at PATH: every file against itself and against the others.
-
-    PATH is a folder of log.dirs, a topic-partition folder, one segment file, or any of these as s3://bucket/folder.
-    """
     from ..run.verify import verify_logs
 
     chosen = list(topics) or None, list(partitions) or None

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from collections.abc import Iterator
 
-import kafkalog
 from kafkalog.format.batch import CODEC_NAMES
 from kafkalog.tasks.explain import Explanation, Field, Part
 from kafkalog.tasks.explain.tree import UNEXPLAINED
 
-from ..failure import CLEAN, DAMAGE, warn
 from .escape import printable
-from .style import BOLD, DIM, RED, Style, style_of
-from .target import STDOUT, open_target
+from .style import BOLD, DIM, RED, Style
 from .text import ELLIPSIS, shorten, width_of
 
 BYTES_PER_LINE = 8
@@ -33,25 +29,9 @@ MARK = ">"
 Line = tuple[str, str]  # text and the code of its colour
 
 
-def show_explanation(path: str, offset: int | None, position: int | None, count: int | None, *, full: bool, as_json: bool) -> int:
-    """Write what the bytes are; the exit code."""
-    explanation = kafkalog.explain(path, offset=offset, position=position, count=count)
-    with open_target(STDOUT) as sink:
-        if as_json:
-            sink.write((json.dumps(explanation.as_dict(), indent=2) + "\n").encode())
-        else:
-            for block in _Page(explanation, style_of(sink), full=full).blocks():
-                sink.write(block.encode())
-    problems = explanation.problems
-    if not problems:
-        return CLEAN
-    first = problems[0]
-    more = f"; and {len(problems) - 1} more" if len(problems) > 1 else ""
-    warn(printable(f"does not fit, at byte {first.position}: {first.where}: {first.text}{more}"))
-    return DAMAGE
+class ExplanationPage:
+    """The lines of an explanation, for one output."""
 
-
-class _Page:
     def __init__(self, explanation: Explanation, style: Style, *, full: bool) -> None:
         self.explanation = explanation
         self.style = style

@@ -1,4 +1,4 @@
-"""The work behind `kafkalog append`: call the task, tell the plan and the result."""
+"""The work of `kafkalog append`: call the task, tell the plan and the result."""
 
 from __future__ import annotations
 

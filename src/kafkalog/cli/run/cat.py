@@ -1,4 +1,4 @@
-"""The work behind `kafkalog cat`: what to read from the options, and a writer for what comes."""
+"""The work of `kafkalog cat`: what to read from the options, and a writer for what comes."""
 
 from __future__ import annotations
 

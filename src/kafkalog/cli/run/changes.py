@@ -1,28 +1,22 @@
-"""The work behind `kafkalog convert`, `compact`, `retain`, `truncate` and `recover`: tell the plan, do it, tell the result."""
+"""What the commands that change logs share: report the plan, carry it out, report the result, ask before records are deleted."""
 
 from __future__ import annotations
 
 import json
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import Any, TypeVar
 
 import click
 
-from kafkalog import codecs
 from kafkalog.errors import UsageError
 from kafkalog.kernels._jit import announce_compilation
 from kafkalog.log.report import ReadReport
-from kafkalog.segment.recode import Recoding
-from kafkalog.tasks.compact import compact
-from kafkalog.tasks.convert import ConvertResult, convert
+from kafkalog.tasks.convert import ConvertResult
 from kafkalog.tasks.maintenance import LogState, MaintenanceResult, Place
 from kafkalog.tasks.partitions import chosen_partitions
-from kafkalog.tasks.recover import recover
-from kafkalog.tasks.retain import retain
-from kafkalog.tasks.truncate import truncate
 
 from ..failure import CLEAN, DAMAGE, USAGE, Failures
 from ..render.escape import printable
@@ -34,47 +28,19 @@ PLACE = ("out", "in_place", "dry_run", "topics", "partitions")
 RANGES_NAMED = 3
 
 
-def run_convert(
-    path: str, codec: str | None, level: int | None, batch_bytes: int | None, index_interval_bytes: int | None, **options: Any
-) -> int:
-    recoding = Recoding(None if codec is None else codecs.codec_id(codec), level, batch_bytes)
-    telling = _Telling(path, options, _describe_conversion, _describe_converted)
-    return telling.run(lambda place: convert(path, place, recoding, index_interval_bytes=index_interval_bytes))
-
-
-def run_compact(path: str, config: Mapping[str, str], whole: bool, roll: bool, map_bytes: int, **options: Any) -> int:
-    telling = _Telling(path, options, _describe_plan, _describe_change)
-    return telling.run(lambda place: compact(path, place, config, whole=whole, roll=roll, map_bytes=map_bytes))
-
-
-def run_retain(path: str, config: Mapping[str, str], start_offset: int | None, **options: Any) -> int:
-    telling = _Telling(path, options, _describe_plan, _describe_change)
-    return telling.run(lambda place: retain(path, place, config, start_offset=start_offset))
-
-
-def run_truncate(path: str, config: Mapping[str, str], to_offset: int, **options: Any) -> int:
-    telling = _Telling(path, options, _describe_plan, _describe_change)
-    return telling.run(lambda place: truncate(path, to_offset, place, config))
-
-
-def run_recover(path: str, config: Mapping[str, str], whole: bool, **options: Any) -> int:
-    telling = _Telling(path, options, _describe_plan, _describe_change)
-    return telling.run(lambda place: recover(path, place, config, whole=whole))
-
-
-class _Telling:
-    """Tells, of each partition, the plan before it is carried out and the result after; asks before records go."""
+class Change:
+    """Reports the plan of each partition before it is carried out and the result after; asks before records are deleted."""
 
     def __init__(
         self,
         path: str,
         options: dict[str, Any],
-        plan: Callable[[Any], list[str]],
-        result: Callable[[Any], list[str]],
+        plan: Callable[[Any], list[str]] | None = None,
+        result: Callable[[Any], list[str]] | None = None,
     ) -> None:
         self.options = options
-        self.plan = plan
-        self.result = result
+        self.plan: Callable[[Any], list[str]] = plan or _describe_plan
+        self.result: Callable[[Any], list[str]] = result or _describe_change
         self.counted = ReadReport()
         self.code = CLEAN
         found = chosen_partitions(path, options["topics"], options["partitions"])
@@ -89,7 +55,7 @@ class _Telling:
             **chosen,
             now_ms=self.options.get("now"),
             progress=self._progress,
-            on_plan=self._tell_plan,
+            on_plan=self._show_plan,
             may_lose=self._may_lose,
             on_failure=self.failures.add,
         )
@@ -110,7 +76,7 @@ class _Telling:
         self.counted.kept_bytes += size
         self.bar.update()
 
-    def _tell_plan(self, result: Any) -> None:
+    def _show_plan(self, result: Any) -> None:
         if not self.options["as_json"]:
             _say(self.plan(result))
 
@@ -120,7 +86,7 @@ class _Telling:
             return True
         if sys.stdin is not None and sys.stdin.isatty() and sys.stderr is not None and sys.stderr.isatty():
             self.bar.hide()
-            is_meant = click.confirm(printable(f"{_name(result)}: delete {_describe_loss(result)} for good?"), err=True)
+            is_meant = click.confirm(printable(f"{name_of(result)}: delete {_describe_loss(result)} for good?"), err=True)
             self._note(CLEAN if is_meant else USAGE)
             return bool(is_meant)
         if _was_cut(result):
@@ -143,33 +109,8 @@ def _was_cut(result: MaintenanceResult) -> bool:
     return bool(result.details.get("loses_batches"))
 
 
-def _name(result: ConvertResult | MaintenanceResult) -> str:
+def name_of(result: ConvertResult | MaintenanceResult) -> str:
     return f"{result.topic}-{result.partition}" if result.partition >= 0 else result.topic
-
-
-# convert
-
-
-def _describe_conversion(result: ConvertResult) -> list[str]:
-    formats = ", ".join(f"{count} {name}" for name, count in result.formats.items())
-    lines = [f"{_name(result)}: plan: {result.segments} segments, {result.size} bytes, {result.entries} entries ({formats})"]
-    lines.append(
-        f"  {result.to_encode} to be written anew, {result.to_compress} to be compressed anew, {result.to_keep} to be kept"
-    )
-    lines += [f"  a tail of {tail.length} bytes is left out: {tail.message}" for tail in result.report.tails]
-    if result.new_size:
-        lines.append(f"  then {result.new_size} bytes")  # a dry run has made them all
-    return lines
-
-
-def _describe_converted(result: ConvertResult) -> list[str]:
-    lines = [f"{_name(result)}: {result.state}, {result.folder}"]
-    if result.new_batches:
-        lines.append(f"  {result.changed_segments} segments, {result.new_batches} batches, {result.new_size} bytes now")
-    return lines
-
-
-# the others
 
 
 def _describe_state(state: LogState) -> str:
@@ -194,7 +135,7 @@ def _salvage_command(result: MaintenanceResult) -> str:
 
 def _describe_plan(result: MaintenanceResult) -> list[str]:
     assert result.before is not None
-    lines = [f"{_name(result)}: plan: {result.command}: {_describe_state(result.before)}"]
+    lines = [f"{name_of(result)}: plan: {result.command}: {_describe_state(result.before)}"]
     details = result.details
     if _was_cut(result):
         lines += _describe_cut(result)
@@ -236,7 +177,7 @@ def _is_same(result: MaintenanceResult) -> bool:
 
 
 def _describe_change(result: MaintenanceResult) -> list[str]:
-    lines = [f"{_name(result)}: {result.state}, {result.folder}"]
+    lines = [f"{name_of(result)}: {result.state}, {result.folder}"]
     if "records_read" in result.details:
         read, kept = result.details["records_read"], result.details["records_kept"]
         lines.append(f"  {kept} of {read} records kept, in {result.details['passes']} passes")

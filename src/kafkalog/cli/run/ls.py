@@ -1,33 +1,19 @@
-"""The work behind `kafkalog ls`: look, then rows as text, or JSON."""
+"""The work of `kafkalog ls`: look, then rows as text, or JSON."""
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from kafkalog.format.batch import MAX_MAGIC
 from kafkalog.log.report import ReadReport
-from kafkalog.tasks.listing import Listing, LogDirectory, PartitionListing, TopicListing
-from kafkalog.tasks.partition_summary import FormatShare
+from kafkalog.tasks.listing import Listing, LogDirectory
 
-from ..commands.shared_options import require_known
+from ..commands.values import require_known
 from ..failure import CLEAN, DAMAGE, INPUT_OUTPUT, warn
-from ..render.escape import printable
-from ..render.grid import grid, least_width
+from ..render.listing_page import ListingPage
 from ..render.progress import ReadProgress
-from ..render.quantities import disk_text, moment_text, plural, size_text
-from ..render.style import BOLD, RED, Style, style_of
+from ..render.style import style_of
 from ..render.target import STDOUT, Sink, open_target
-
-UNKNOWN = "-"
-# What a narrow terminal can do without, the dearest first; leftovers and problems stand below the rows anyway.
-DISPENSABLE = ("from", "to", "formats", "segments", "codecs", "batches", "ratio", "on disk", "epoch", "state", "problems", "left")
-TEXT_COLUMNS = ("topic", "state", "formats", "codecs")
-LINES_SHOWN = 20
-WIDE = 130  # from here on times have hours and minutes
-
-Row = TopicListing | PartitionListing
 
 
 def show_listing(path: str, by: str, topics: Sequence[str], *, deep: bool, formats: bool, as_json: bool, quiet: bool) -> int:
@@ -38,7 +24,7 @@ def show_listing(path: str, by: str, topics: Sequence[str], *, deep: bool, forma
         if as_json:
             sink.write((json.dumps(listing.as_dict(), indent=2) + "\n").encode())
         else:
-            page = _Page(listing, style_of(sink), by=by, deep=deep, formats=formats, fit=sink.isatty())
+            page = ListingPage(listing, style_of(sink), by=by, deep=deep, formats=formats, fit=sink.isatty())
             sink.write("".join(line + "\n" for line in page.lines()).encode())
             if page.left_out and not quiet:
                 warn(f"no room on this terminal for {', '.join(page.left_out)}; --json has everything")
@@ -62,138 +48,3 @@ def _look(path: str, topics: Sequence[str], *, deep: bool, ratio: bool, quiet: b
             report.kept_bytes += listing.size
             progress.update()
     return Listing(directory.path, tuple(listings), *directory.other_names())
-
-
-class _Page:
-    def __init__(self, listing: Listing, style: Style, *, by: str, deep: bool, formats: bool, fit: bool) -> None:
-        self.listing = listing
-        self.style = style
-        self.rows: Sequence[Row] = listing.topics if by == "topic" else listing.partitions
-        self.deep = deep
-        self.formats = formats
-        self.fit = fit
-        self.left_out: list[str] = []
-        self.time_format = "%Y-%m-%d %H:%M" if not fit or style.width >= WIDE else "%Y-%m-%d"
-
-    def lines(self) -> Iterator[str]:
-        yield from self._grid([self._cells(row) for row in self.rows])
-        yield ""
-        yield self._total()
-        yield self._on_disk()
-        if self.formats:
-            yield self._verdict()
-        yield from self._section("leftovers", self._leftovers())
-        tails = [f"{_folder(found)}: {found.tail_bytes} bytes" for found in self.listing.partitions if found.tail_bytes]
-        yield from self._section("ends that are no whole entry: not yet written, or cut short", tails)
-        problems = [problem for found in self.listing.partitions for problem in found.problems]
-        yield from self._section("problems", problems, RED)
-        yield from self._section("written by kafkalog", list(self.listing.own_names))
-        yield from self._section("not of Kafka", list(self.listing.other_names))
-
-    def _grid(self, cells: list[dict[str, str]]) -> list[str]:
-        """The rows; on a terminal without the columns that find no room."""
-        columns = {head: [printable(row[head]) for row in cells] for head in cells[0]}
-        kept = {head for head in columns if head not in DISPENSABLE}
-        for head in DISPENSABLE:
-            if head in columns:
-                wider = [each for each in columns if each in kept or each == head]
-                fits = least_width(wider, [*zip(*(columns[each] for each in wider), strict=True)], flexible=0) <= self.style.width
-                (kept.add if fits or not self.fit else self.left_out.append)(head)
-        heads = [head for head in columns if head in kept]
-        left = frozenset(at for at, head in enumerate(heads) if head in TEXT_COLUMNS)
-        rows = [*zip(*(columns[head] for head in heads), strict=True)]
-        return grid(self.style, heads, rows, left=left, flexible=0 if self.fit else None)
-
-    def _cells(self, row: Row) -> dict[str, str]:
-        """Heading and cell of each column."""
-        return {**self._place(row), **(_format_cells(row.formats) if self.formats else self._facts(row))}
-
-    def _place(self, row: Row) -> dict[str, str]:
-        if isinstance(row, TopicListing):
-            return {"topic": row.topic, "partitions": str(len(row.partitions))}
-        return {"topic": row.topic, "partition": str(row.partition), "state": row.state or "live"}
-
-    def _facts(self, row: Row) -> dict[str, str]:
-        if isinstance(row, TopicListing):
-            offsets = {"offsets": str(row.offset_count)}
-        else:
-            offsets = {"start": _number(row.start_offset), "end": _number(row.end_offset)}
-        counts = {"batches": _number(row.batch_count), "records": _number(row.record_count)} if self.deep else {}
-        return {
-            "segments": str(row.segment_count),
-            "size": size_text(row.size),
-            "on disk": size_text(row.disk_size),
-            **offsets,
-            **counts,
-            "from": self._time(row.first_timestamp_ms),
-            "to": self._time(row.last_timestamp_ms),
-            "formats": ",".join(f"v{magic}" for magic in row.magics) or UNKNOWN,
-            "codecs": ",".join(row.codecs) or UNKNOWN,
-            "ratio": _ratio(row),
-            "epoch": str(row.leader_epochs[-1]) if row.leader_epochs else UNKNOWN,
-            "left": str(len(row.leftovers)),
-            "problems": str(len(row.problems)),
-        }
-
-    def _time(self, milliseconds: int | None) -> str:
-        return UNKNOWN if milliseconds is None else moment_text(milliseconds, self.time_format)
-
-    def _total(self) -> str:
-        live = [found for found in self.listing.partitions if not found.state]
-        topics = len({found.topic for found in live})
-        segments, size = sum(found.segment_count for found in live), sum(found.size for found in live)
-        counted = (plural(topics, "topic"), plural(len(live), "partition"), plural(segments, "segment"))
-        return self.style.paint(f"{', '.join(counted)}, {size_text(size)} of logs", BOLD)
-
-    def _on_disk(self) -> str:
-        on_disk = sum(found.disk_size for found in self.listing.partitions)
-        apparent = sum(found.apparent_size for found in self.listing.partitions)
-        return f"on the disk, with all files: {disk_text(on_disk, apparent)}"
-
-    def _verdict(self) -> str:
-        """What is left to convert."""
-        old = [topic for topic in self.listing.topics if topic.formats.keys() & {0, 1}]
-        if not old:
-            return "everything is v2: Kafka 4 writes and compacts it as it is"
-        share = sum((topic.formats.get(magic, FormatShare()) for topic in old for magic in (0, 1)), FormatShare())
-        records = "an unknown number of" if share.records is None else str(share.records)
-        stored = f"{size_text(share.bytes)} in {records} records"
-        return f"{plural(len(old), 'topic')} with v0 or v1: {stored}, which Kafka 4 reads but cannot write"
-
-    def _leftovers(self) -> list[str]:
-        folders = [f"{_folder(found)} ({size_text(found.size)})" for found in self.listing.partitions if found.state]
-        return folders + [f"{_folder(found)}: {name}" for found in self.listing.partitions for name in found.leftovers]
-
-    def _section(self, title: str, lines: Sequence[str], code: str = "") -> Iterator[str]:
-        if not lines:
-            return
-        yield ""
-        yield self.style.paint(title, BOLD)
-        for line in lines[:LINES_SHOWN]:
-            yield "  " + self.style.paint(printable(line), code)
-        if len(lines) > LINES_SHOWN:
-            yield f"  and {len(lines) - LINES_SHOWN} more: --json has all"
-
-
-def _folder(found: PartitionListing) -> str:
-    return os.path.basename(found.folder)
-
-
-def _ratio(row: Row) -> str:
-    """How many times smaller compression made it, with a mark where it is estimated."""
-    if row.compression_ratio is None:
-        return UNKNOWN
-    return ("" if row.compression_ratio_exact else "~") + f"{row.compression_ratio:.1f}"
-
-
-def _format_cells(formats: dict[int, FormatShare]) -> dict[str, str]:
-    cells = {}
-    for magic in range(MAX_MAGIC + 1):
-        share = formats.get(magic)
-        cells[f"v{magic} size"] = UNKNOWN if share is None else size_text(share.bytes)
-        cells[f"v{magic} records"] = UNKNOWN if share is None else _number(share.records)
-    return cells
-
-
-def _number(number: int | None) -> str:
-    return UNKNOWN if number is None else str(number)

@@ -1,4 +1,4 @@
-"""The work behind `kafkalog profile`: count with a progress bar, then a page with bars, or JSON."""
+"""The work of `kafkalog profile`: count with a progress bar, then a page with bars, or JSON."""
 
 from __future__ import annotations
 

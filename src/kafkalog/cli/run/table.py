@@ -1,4 +1,4 @@
-"""The work behind `kafkalog table`: open, read, write."""
+"""The work of `kafkalog table`: open, read, write."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from kafkalog.log.report import ReadReport
 from kafkalog.tables.logs import Logs
 from kafkalog.tables.schemas import TABLES
 
-from ..commands.shared_options import require_known
 from ..commands.table import Request
+from ..commands.values import require_known
 from ..render.writers import open_writer
 from .rows import Output, write_batches
 

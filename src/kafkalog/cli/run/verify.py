@@ -1,4 +1,4 @@
-"""The work behind `kafkalog verify`: check with a progress bar, write the findings, choose the exit code."""
+"""The work of `kafkalog verify`: check with a progress bar, write the findings, choose the exit code."""
 
 from __future__ import annotations
 

@@ -1,0 +1,95 @@
+"""Help that can be skimmed: commands under headings, options, then notes, terms and examples, all wrapped to the terminal."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from ..failure import EXIT_CODES
+
+PATH_TEXT = "PATH is a log directory (log.dirs), a partition folder, a segment file, or an s3:// URL of any of these."
+LOCAL_PATH_TEXT = "PATH is a partition folder or a log directory (log.dirs)."
+
+Terms = Mapping[str, Mapping[str, str]]
+
+
+class Option(click.Option):
+    """An option that also accepts old spellings, which help and completion do not show."""
+
+    def __init__(self, *arguments: Any, old: Sequence[str] = (), **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.old = tuple(old)
+
+    def add_to_parser(self, parser: Any, context: click.Context) -> None:
+        shown = self.opts
+        self.opts = [*shown, *self.old]
+        try:
+            super().add_to_parser(parser, context)
+        finally:
+            self.opts = shown
+
+
+class Command(click.Command):
+    """A command whose help ends with notes (paragraphs), terms (title, name, meaning) and examples."""
+
+    def __init__(
+        self, *arguments: Any, notes: str = "", terms: Terms | None = None, examples: Sequence[str] = (), **settings: Any
+    ) -> None:
+        super().__init__(*arguments, **settings)
+        self.notes = notes
+        self.terms = terms or {}
+        self.examples = tuple(examples)
+
+    def format_epilog(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        write_notes(formatter, self.notes)
+        write_terms(formatter, self.terms)
+        write_examples(formatter, self.examples)
+
+
+class Group(click.Group):
+    """The command itself: its subcommands under headings, examples, exit codes."""
+
+    def __init__(self, *arguments: Any, examples: Sequence[str] = (), **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.headings: dict[str, tuple[click.Command, ...]] = {}
+        self.examples = tuple(examples)
+
+    def add_commands(self, heading: str, *commands: click.Command) -> None:
+        """Add commands that the help lists under `heading`, in this order."""
+        self.headings[heading] = commands
+        for command in commands:
+            self.add_command(command)
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        width = max(map(len, self.commands))
+        for heading, commands in self.headings.items():
+            with formatter.section(heading):
+                # Equal widths, so that the summaries of all sections begin in the same column.
+                formatter.write_dl([(f"{command.name:<{width}}", command.get_short_help_str(limit=100)) for command in commands])
+
+    def format_epilog(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        write_examples(formatter, self.examples)
+        write_terms(formatter, {"Exit codes": {str(code): meaning for code, meaning in EXIT_CODES.items()}})
+
+
+def write_notes(formatter: click.HelpFormatter, notes: str) -> None:
+    for paragraph in inspect.cleandoc(notes).split("\n\n") if notes else ():
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text(" ".join(paragraph.split("\n")))
+
+
+def write_terms(formatter: click.HelpFormatter, terms: Terms) -> None:
+    for title, meanings in terms.items():
+        with formatter.section(title):
+            formatter.write_dl(list(meanings.items()))
+
+
+def write_examples(formatter: click.HelpFormatter, examples: Sequence[str]) -> None:
+    """The examples as they are: a command that is wrapped cannot be copied."""
+    with formatter.section("Examples"):
+        for example in examples:
+            formatter.write(f"{'':{formatter.current_indent}}{example}\n")

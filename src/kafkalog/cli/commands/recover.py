@@ -1,0 +1,51 @@
+"""`kafkalog recover`: what a broker does when it starts after a crash."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from .help import LOCAL_PATH_TEXT, Command
+from .shared_options import (
+    LOSS_TEXT,
+    PLACES_TEXT,
+    config_option,
+    now_option,
+    path_argument,
+    place_options,
+    require_place,
+    yes_option,
+)
+
+NOTES = f"""
+Recovery completes or undoes an interrupted compaction, checks every batch after the recovery point, cuts the log at the first
+damage and deletes all segments after it, and rebuilds indexes, producer snapshots and leader epochs. `kafkalog salvage` keeps
+what follows the damage; the plan shows how much that is. The exit code is 1 if intact batches were cut off.
+
+{PLACES_TEXT}
+
+{LOSS_TEXT} Without a terminal, whole batches are cut off only with --yes.
+"""
+EXAMPLES = (
+    "kafkalog recover /var/lib/kafka/data --in-place --dry-run",
+    "kafkalog recover orders-0 --out recovered --whole",
+)
+
+
+@click.command(
+    cls=Command,
+    help=f"Recover logs as a broker does when it starts after a crash.\n\n{LOCAL_PATH_TEXT}",
+    notes=NOTES,
+    examples=EXAMPLES,
+)
+@path_argument
+@click.option("--whole", is_flag=True, help="Also check what lies before the recovery point.")
+@config_option
+@now_option
+@yes_option
+@place_options
+def recover(path: str, **options: Any) -> int:
+    from ..run.recover import run_recover
+
+    return run_recover(path, **require_place(options))

@@ -1,0 +1,50 @@
+"""`kafkalog reindex`: index, snapshot and checkpoint files rebuilt from the logs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from .help import LOCAL_PATH_TEXT, Command
+from .shared_options import out_option, path_argument, repair_options, require_place
+from .values import parse_time
+
+NOTES = """
+Rebuilds .index, .timeindex, .txnindex, .snapshot and leader-epoch-checkpoint files, byte for byte as Kafka's own recovery does;
+.log files are never touched. It stops at the first damage, where a broker would cut the log and delete what follows: `kafkalog
+salvage` keeps that.
+"""
+EXAMPLES = (
+    "kafkalog reindex /var/lib/kafka/data --topic orders --in-place --dry-run",
+    "kafkalog reindex orders-0 --out rebuilt",
+)
+
+
+@click.command(
+    cls=Command,
+    help=f"Rebuild index, snapshot and checkpoint files from the logs.\n\n{LOCAL_PATH_TEXT}",
+    notes=NOTES,
+    examples=EXAMPLES,
+)
+@path_argument
+@out_option("Write the rebuilt files under this folder instead, without the logs.")
+@click.option(
+    "--in-place",
+    is_flag=True,
+    help="Replace the files where they are. Refused while a broker is running; removes the clean-shutdown marker first.",
+)
+@click.option("--discard", is_flag=True, help="With --in-place: do not keep the old files as <name>.broken-<time>.")
+@click.option(
+    "--now",
+    callback=parse_time,
+    metavar="TIME",
+    help="Forget producers that were silent for a day by this time, as recovery does.  [default: forget none]",
+)
+@repair_options
+def reindex(path: str, **options: Any) -> int:
+    from ..run.reindex import run_reindex
+
+    settled = require_place(options)
+    del settled["in_place"]
+    return run_reindex(path, **settled)

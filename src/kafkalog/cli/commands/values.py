@@ -1,0 +1,86 @@
+"""Values of options taken apart, with errors that say what is wrong and what would be right."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+
+import click
+
+from kafkalog.errors import UsageError
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MILLISECOND = timedelta(milliseconds=1)
+NAMES_LISTED = 30
+
+
+def parse_time(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
+    """Milliseconds since 1970, of such a number or of ISO 8601 with a time zone."""
+    if value is None:
+        return None
+    digits = value.removeprefix("-")
+    if digits.isascii() and digits.isdigit():
+        return int(value)
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is not a time: write 2026-01-31T12:00:00Z, or milliseconds since 1970") from None
+    if moment.tzinfo is None:
+        raise click.BadParameter(f"{value!r} has no time zone: write {moment.isoformat()}Z for UTC, or +02:00 at its end")
+    return (moment - EPOCH) // MILLISECOND
+
+
+def parse_names(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...] | None:
+    """Names separated by commas."""
+    if value is None:
+        return None
+    names = tuple(name.strip() for name in value.split(","))
+    if not all(names):
+        raise click.BadParameter(f"{value!r} has an empty name: write a,b,c")
+    if len(set(names)) < len(names):
+        raise click.BadParameter(f"{value!r} has a name twice")
+    return names
+
+
+def parse_numbers(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, ...] | None:
+    """Numbers separated by commas."""
+    names = parse_names(context, parameter, value)
+    if names is not None and not all(name.isascii() and name.isdigit() for name in names):
+        raise click.BadParameter(f"{value!r} is not a list of numbers: write 1,10,100")
+    return None if names is None else tuple(map(int, names))
+
+
+def parse_settings(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> dict[str, str]:
+    """Settings as NAME=VALUE, each name once."""
+    settings: dict[str, str] = {}
+    for setting in value:
+        name, equals, text = setting.partition("=")
+        if not equals or not name.strip():
+            raise click.BadParameter(f"{setting!r} is not a setting: write NAME=VALUE")
+        if name.strip() in settings:
+            raise click.BadParameter(f"{name.strip()} is given twice")
+        settings[name.strip()] = text.strip()
+    return settings
+
+
+def parse_pairs(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> dict[str, str]:
+    """NAME=VALUE any number of times; of a name that comes twice the last one counts, as in Spark."""
+    pairs = {}
+    for text in value:
+        name, found, content = text.partition("=")
+        if not found or not name:
+            raise click.BadParameter(f"{text!r} is not NAME=VALUE")
+        pairs[name] = content
+    return pairs
+
+
+def require_known(kind: str, name: str, known: Iterable[str]) -> None:
+    """UsageError with the nearest names if `name` is not known."""
+    names = list(known)
+    if name in names:
+        return
+    near = difflib.get_close_matches(name.lower(), names, 3, 0.6)
+    guess = f" Did you mean {' or '.join(near)}?" if near else ""
+    rest = f" and {len(names) - NAMES_LISTED} more" if len(names) > NAMES_LISTED else ""
+    raise UsageError(f"unknown {kind} {name!r}.{guess} There are: {', '.join(names[:NAMES_LISTED])}{rest}")

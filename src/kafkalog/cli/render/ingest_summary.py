@@ -1,0 +1,63 @@
+"""What an ingest did, as text for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .escape import printable
+
+if TYPE_CHECKING:
+    from kafkalog.spark.ingestion.manifest import Gap
+    from kafkalog.spark.ingestion.summary import IngestSummary
+
+PARTITIONS_NAMED = 20
+
+
+def printable_summary(summary: IngestSummary) -> str:
+    """The summary for people."""
+    if summary.commit is None and not summary.dry_run:
+        return "\n".join([f"nothing new for {printable(summary.target)}", *_postponed(summary)])
+    lines = [_head(summary)]
+    for part in summary.partitions[:PARTITIONS_NAMED]:
+        count = f"  {part.records:,} records" if part.records >= 0 else ""
+        lines.append(f"  {printable(part.topic)}-{part.partition}: offsets {part.start_offset} to {part.stop_offset}{count}")
+    if len(summary.partitions) > PARTITIONS_NAMED:
+        lines.append(f"  and {len(summary.partitions) - PARTITIONS_NAMED} more partitions (--json lists them)")
+    for gap in summary.gaps:
+        lines.append(f"  {gap.reason}: {printable(gap.topic)}-{gap.partition}: {_gap_text(gap)}")
+    lines += _postponed(summary)
+    if summary.superseded:
+        lines.append(f"moved to _superseded, since their logs no longer hold them: {summary.superseded:,} rows")
+    if summary.damaged_ranges:
+        reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(summary.damaged_reasons.items()))
+        lines.append(f"set aside in _damaged: {summary.damaged_ranges} ranges of {summary.damaged_bytes:,} bytes ({reasons})")
+    if summary.undecoded:
+        lines.append(f"not decoded, kept as bytes in value_raw: {summary.undecoded:,} values")
+    if not summary.dry_run:
+        rates = f"{summary.records_per_second:,.0f} records/s, {summary.bytes_per_second / 1e6:,.0f} MB/s of log"
+        lines.append(f"{summary.seconds:.1f} s: {rates}")
+    return "\n".join(lines)
+
+
+def _postponed(summary: IngestSummary) -> list[str]:
+    """A line for each partition that changed too fast."""
+    why = "left to the next run: the broker kept replacing its files while they were read"
+    return [f"  {printable(name)}: {why}" for name in summary.postponed]
+
+
+def _gap_text(gap: Gap) -> str:
+    if gap.reason == "removed":
+        return f"offsets {gap.start_offset} to {gap.stop_offset - 1} were gone before they were taken"
+    if gap.reason == "truncated":
+        return f"offsets {gap.start_offset} to {gap.stop_offset - 1} were taken, and are no longer in the log"
+    return f"was taken up to offset {gap.start_offset}; another log begins at {gap.stop_offset}, taken as the next generation"
+
+
+def _head(summary: IngestSummary) -> str:
+    target = printable(summary.target)
+    if summary.dry_run:
+        return f"would take {summary.log_bytes:,} bytes of {len(summary.partitions)} partitions into {target}"
+    return (
+        f"commit {summary.commit} of {target}: {summary.records:,} records of {len(summary.partitions)} partitions, "
+        f"{summary.log_bytes:,} bytes of log into {summary.files} files of {summary.parquet_bytes:,} bytes"
+    )

@@ -1,0 +1,57 @@
+"""The work of `kafkalog reindex`, and its result as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+
+from kafkalog.errors import Limits
+from kafkalog.log.rebuild import RebuildOptions
+from kafkalog.tasks.output import Progress
+from kafkalog.tasks.partitions import OnFailure, chosen_partitions
+from kafkalog.tasks.reindex import ReindexOptions, ReindexResult, reindex
+
+from .repairs import run_repair
+
+NAMES_SHOWN = 12
+
+
+def run_reindex(
+    path: str,
+    *,
+    out: str | None,
+    discard: bool,
+    now: int | None,
+    topics: list[str] | None,
+    partitions: list[int] | None,
+    dry_run: bool,
+    index_interval_bytes: int | None,
+    as_json: bool,
+    quiet: bool,
+) -> int:
+    options = ReindexOptions(out, dry_run, discard, index_interval_bytes, RebuildOptions(now_ms=now), Limits())
+    total = sum(found.size for found in chosen_partitions(path, topics, partitions))
+
+    def work(progress: Progress, on_failure: OnFailure) -> Iterable[ReindexResult]:
+        return reindex(path, options, topics=topics, partitions=partitions, progress=progress, on_failure=on_failure)
+
+    return run_repair(
+        work, total, quiet, as_json, _describe_reindex, lambda result: {**asdict(result), "report": result.report.as_dict()}
+    )
+
+
+def _describe_reindex(result: ReindexResult) -> list[str]:
+    is_done = result.state != "not written"
+    rebuilt, removed = ("rebuilt", "removed") if is_done else ("to be rebuilt", "to be removed")
+    files = f"{len(result.changed)} files {rebuilt}, {len(result.unchanged)} right as they were"
+    lines = [f"{result.folder}: {result.state}, {files}"]
+    for what, names in ((rebuilt, result.changed), (removed, result.removed), ("kept aside", result.kept_aside)):
+        lines += [f"  {what} {name}" for name in names[:NAMES_SHOWN]]
+        lines += [f"  {what} {len(names) - NAMES_SHOWN} more (--json names them)"] if len(names) > NAMES_SHOWN else []
+    for dropped in result.report.dropped:
+        lines.append(f"  ended at damage: {dropped.message}")
+        lines.append("  a broker would cut the log there and delete what follows; `kafkalog salvage` keeps it")
+    lines += [
+        f"  ended before a tail of {tail.length} bytes, which a broker would cut: {tail.message}" for tail in result.report.tails
+    ]
+    return lines
