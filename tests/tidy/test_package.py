@@ -13,7 +13,8 @@ from types import ModuleType
 import pytest
 
 import kafkalog
-from tests.tidy.source import PACKAGE, ROOT
+from kafkalog.cli.main import kafkalog as kafkalog_command
+from tests.tidy.source import PACKAGE, ROOT, imported_names, package
 
 HEAVY = ("numba", "llvmlite", "pyarrow", "numpy", "pyspark", "pandas", "jinja2")
 COMMAND = """
@@ -98,3 +99,21 @@ def test_every_constraint_is_an_exact_version_and_covers_the_dependencies() -> N
     wanted = [*project["dependencies"], *(wish for name in ("test", "lint", "spark", "jre") for wish in extras[name])]
     names = {wish.partition(";")[0].partition(">")[0].partition("<")[0].partition("[")[0].strip().lower() for wish in wanted}
     assert names - pinned == set()
+
+
+def test_arguments_and_help_import_the_work_of_a_command_only_when_it_runs() -> None:
+    modules = [module for module in package() if module.dotted.startswith("cli.commands")]
+    assert len(modules) > len(kafkalog_command.commands)
+    wrong = []
+    for module in modules:
+        first = {node for node in module.tree.body if isinstance(node, ast.Import | ast.ImportFrom)}
+        wrong += [
+            module.at(node) for node, name in imported_names(module) if node in first and name.startswith("kafkalog.cli.run")
+        ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("half", ["commands", "run"])
+def test_every_command_has_one_module_in_each_half(half: str) -> None:
+    modules = {module.dotted.removeprefix(f"cli.{half}.") for module in package()}
+    assert set(kafkalog_command.commands) - modules == set()

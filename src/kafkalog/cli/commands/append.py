@@ -33,9 +33,9 @@ A new partition appears once it is complete. In an existing one, a crash leaves 
 same command again and it continues after them. If a record cannot be appended (a line that is not JSON, for example), nothing
 is appended. With --transactional, read_committed consumers see all records or none.
 
-A file is appended only once: kafkalog recognises it by its content, whatever its time, the other options and what was appended since.
-The same content under another name or through a pipe may be different records, so it is refused, and so is a file that has grown:
---only-new appends its new lines, --again appends all of it.
+A file is appended only once: kafkalog recognises it by its content, whatever its time, the other options and what was appended
+since. The same content under another name or through a pipe may be different records, so it is refused, and so is a file that
+has grown: --only-new appends its new lines, --again appends all of it.
 """
 TERMS = {
     "Source formats (by file name, or --format)": {

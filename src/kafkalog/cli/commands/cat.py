@@ -91,7 +91,12 @@ OWN = tuple(name for name in Request.__dataclass_fields__ if name not in ("path"
     show_default=True,
     help="What --key and --grep are: text, bytes in hexadecimal, or regular expressions (RE2, on bytes).",
 )
-@click.option("--decode", type=click.Choice(DECODERS), help="Decode keys and values of this kind and show them as JSON.")
+@click.option(
+    "--decode",
+    type=click.Choice(DECODERS),
+    metavar="KIND",
+    help=f"Decode keys and values and show them as JSON; KIND is one of {', '.join(DECODERS)}.",
+)
 @click.option("--schema", type=click.Path(), metavar="FILE", help="With --decode avro: the schema that values were written with.")
 @click.option("--registry-prefix", is_flag=True, help="With --decode avro: values start with a schema registry's five bytes.")
 @click.option("--headers", is_flag=True, help="Show headers in text and csv too; the other formats always have them.")

@@ -28,7 +28,7 @@ log-start-offset-checkpoint records it.
 {LOSS_TEXT}
 """
 EXAMPLES = (
-    "kafkalog retain orders-0 --start-offset 125000 --out kept",
+    "kafkalog retain orders-0 --start-offset 4000 --out kept",
     "kafkalog retain data --config retention.ms=86400000 --in-place --dry-run",
 )
 

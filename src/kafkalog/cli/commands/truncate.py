@@ -18,8 +18,8 @@ snapshots and the checkpoints of the log directory are updated to match.
 {LOSS_TEXT}
 """
 EXAMPLES = (
-    "kafkalog truncate orders-0 --to-offset 125000 --out shorter",
-    "kafkalog truncate data/orders-0 --to-offset 125000 --in-place --dry-run",
+    "kafkalog truncate orders-0 --to-offset 4000 --out shorter",
+    "kafkalog truncate data/orders-0 --to-offset 4000 --in-place --dry-run",
 )
 
 
