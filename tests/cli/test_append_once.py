@@ -229,7 +229,7 @@ def test_an_interrupted_append_names_the_options_it_was_begun_with_and_how_to_gi
     assert "run it again with --codec lz4 to complete it" in ended.errors
     assert f"kafkalog truncate {folder} --to-offset 1 --in-place" in ended.errors
     os.utime(source, (1, 1))
-    assert "went on after" in run("append", source, "--to", folder, "--codec", "lz4").text
+    assert "continued after" in run("append", source, "--to", folder, "--codec", "lz4").text
     assert len(read_offsets(folder)) == 101
     assert state(run, other, "--to", folder) == "already there", "what was known before is still known"
 
@@ -240,7 +240,7 @@ def test_an_append_with_again_that_was_interrupted_goes_on_with_the_same_command
     run("append", source, *to, "--again")
     job = tmp_path / ".orders-0.append.json"
     job.write_text(json.dumps({**json.loads(job.read_text()), "state": "begun"}))
-    assert "went on after" in run("append", source, *to, "--again").text
+    assert "continued after" in run("append", source, *to, "--again").text
     assert len(read_offsets(tmp_path / "orders-0")) == 200
 
 
@@ -281,7 +281,7 @@ def test_job_files_of_earlier_versions_are_read(run: Run, source: Path, tmp_path
     job.write_text(json.dumps(old))
     assert state(run, source, *to) == "already there"
     job.write_text(json.dumps({**old, "state": "begun"}))
-    assert "went on after" in run("append", source, *to).text
+    assert "continued after" in run("append", source, *to).text
     job.write_text(json.dumps(old))
     os.utime(source, (1, 1))
     assert "whether it held the same is not known" in refusal(run, tmp_path / "data", source, *to)

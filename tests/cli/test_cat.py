@@ -210,7 +210,7 @@ def test_json_values_become_json_and_broken_ones_stay_text(run: Run, tmp_path: P
     assert [line["value"] for line in lines(ended.text)] == [{"a": 1.1}, "{broken", None, ["\u202e"], "NaN"]
     assert '{"a": 1.10}' in ended.text
     assert "\u202e" not in ended.text
-    assert "2 records are no json: shown as they are" in ended.errors
+    assert "2 records are not json: shown as they are" in ended.errors
     assert '{"a": 1.10}' in run("cat", tmp_path, "--decode", "json").text
 
 
@@ -244,8 +244,8 @@ def test_untrusted_bytes_do_not_reach_a_terminal_raw(tmp_path: Path) -> None:
         (("{folder}", "--topic", "orderz"), 2, "Did you mean orders?"),
         (("{folder}", "--grep", "(", "--pattern", "regex"), 2, "not a regular expression"),
         (("{folder}", "--key", "xyz", "--pattern", "hex"), 2, "not hexadecimal"),
-        (("{folder}", "--decode", "json", "--format", "parquet"), 2, "--decode makes text"),
-        (("{folder}", "--follow", "--format", "parquet"), 2, "--follow does not end"),
+        (("{folder}", "--decode", "json", "--format", "parquet"), 2, "--decode produces text"),
+        (("{folder}", "--follow", "--format", "parquet"), 2, "--follow never ends"),
         (("{folder}", "--schema", "x"), 2, "--decode avro"),
         (("{folder}", "--decode", "avro", "--schema", "{folder}/none"), 4, "cannot read"),
         (("{folder}", "--topic", "damaged", "--tail", "5"), 1, "--on-damage skip"),

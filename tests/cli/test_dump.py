@@ -58,7 +58,7 @@ def test_several_files_one_of_them_unknown(tmp_path: Path, run: Run) -> None:
         (("--files", "{folder}/name.log"), 2, "named after its first offset"),
         (("--files", "{log}", "--value-decoder-class", "my.Decoder"), 2, "StringDecoder"),
         (("--files", "{log}", "--style", "0.8"), 1, "no message of Kafka 0.8"),
-        (("--files", "{damaged}"), 1, "kafkalog table records FILE --on-damage salvage"),
+        (("--files", "{damaged}"), 1, "--on-damage salvage\nTo copy everything that is intact: kafkalog salvage "),
     ],
 )
 def test_each_failure_has_its_exit_code_and_says_what_to_do(

@@ -74,7 +74,7 @@ def test_a_log_in_shared_memory_is_overwritten_no_more_than_one_on_a_disk() -> N
         (["records", "{logs}", "--nope"], 2, ["--nope", "--help"]),
         (["records", "{logs}", "--output", "{logs}/orders-0/00000000000000000000.log"], 2, ["no log is overwritten"]),
         (["records", "{logs}", "--report", "{logs}/meta.properties"], 2, ["no log is overwritten"]),
-        (["records", "{logs}", "--topic", "orders", "--output", "{empty}/no/file"], 4, ["cannot write", "make the folder"]),
+        (["records", "{logs}", "--topic", "orders", "--output", "{empty}/no/file"], 4, ["cannot write", "create the folder"]),
         (["records", "{logs}", "--topic", "orders", "--output", "{empty}"], 4, ["cannot write", "directory"]),
     ],
 )

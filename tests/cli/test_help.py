@@ -18,7 +18,7 @@ import pyarrow.parquet
 import pytest
 
 import kafkalog
-from kafkalog.cli.commands.help import Option
+from kafkalog.cli.commands.help import Context, Option
 from kafkalog.cli.main import COMMANDS, main
 from kafkalog.cli.main import kafkalog as group
 from kafkalog.cli.run.version import MISSING, NATIVE_FUNCTIONS, version_lines
@@ -45,10 +45,10 @@ PATHS = {
 
 
 def help_of(command: click.Command, width: int = NARROW) -> str:
-    parent = click.Context(group, info_name="kafkalog", **group.context_settings)
+    parent = Context(group, info_name="kafkalog", **group.context_settings)
     if command is group:
-        return group.get_help(click.Context(group, info_name="kafkalog", terminal_width=width, **group.context_settings))
-    return command.get_help(click.Context(command, parent=parent, info_name=command.name, terminal_width=width))
+        return group.get_help(Context(group, info_name="kafkalog", terminal_width=width, **group.context_settings))
+    return command.get_help(Context(command, parent=parent, info_name=command.name, terminal_width=width))
 
 
 def examples_of(command: click.Command) -> list[str]:
@@ -62,6 +62,11 @@ EXAMPLES = sorted({example for command in (group, *COMMANDS) for example in exam
 @pytest.mark.parametrize("width", [NARROW, 120])
 def test_every_help_fits_the_terminal(command: click.Command, width: int) -> None:
     assert [line for line in help_of(command, width).splitlines() if len(line) > width] == []
+
+
+def test_no_name_is_broken_at_a_hyphen() -> None:
+    wrong = [line for command in COMMANDS for line in help_of(command).splitlines() if re.search(r"\w-$", line)]
+    assert wrong == []
 
 
 def test_every_command_is_in_one_group_and_its_summary_on_one_line() -> None:

@@ -63,7 +63,7 @@ def test_recover_without_a_terminal_deletes_intact_batches_only_with_yes(run: Ru
     refused = run("recover", broken, "--in-place")
     assert refused.code == 2
     assert "would delete offsets 10 to 39, 20 intact records" in refused.errors
-    assert f"--yes does that, `kafkalog salvage {broken} --out DIR` keeps what is intact" in refused.errors
+    assert f"add --yes to do that, or keep what is intact with `kafkalog salvage {broken} --out DIR`" in refused.errors
     assert tree(broken) == before
     assert run("recover", broken, "--in-place", "--yes").code == 1
     assert read_offsets(broken) == list(range(10))
@@ -103,7 +103,7 @@ def test_nothing_is_asked_with_yes_in_a_dry_run_for_a_copy_or_where_nothing_goes
 
 def test_truncate_says_that_a_batch_goes_as_a_whole_before_it_does_it(run: Run, data: Path) -> None:
     ended = run("truncate", data / "orders-0", "--to-offset", "5", "--in-place", "--dry-run")
-    assert "  offset 5 is inside a batch, which goes as a whole: asked for 5, the log will end at 0" in ended.text
+    assert "  offset 5 is inside a batch, which is removed as a whole: the log will end at 0, not at 5" in ended.text
     assert f"  deletes offsets 0 to 39, 40 records, {WHOLE} bytes" in ended.text
     assert "asked for" not in run("truncate", data / "orders-0", "--to-offset", "10", "--in-place", "--dry-run").text
 
@@ -328,8 +328,8 @@ def test_a_dry_run_of_reindex_does_not_say_that_it_was_done(run: Run, data: Path
     folder = data / "users-0"
     (folder / f"{5:020d}.snapshot").write_bytes(b"stale")
     ended = run("reindex", folder, "--in-place", "--dry-run")
-    assert f"to be rebuilt {segment_file_name(0, 'index')}" in ended.text
-    assert f"to be removed {5:020d}.snapshot" in ended.text
+    assert f"to rebuild {segment_file_name(0, 'index')}" in ended.text
+    assert f"to remove {5:020d}.snapshot" in ended.text
     assert not [line for line in ended.text.splitlines() if line.lstrip().startswith(("rebuilt", "removed"))]
     assert os.listdir(folder)
     assert f"  rebuilt {segment_file_name(0, 'index')}" in run("reindex", folder, "--in-place").text

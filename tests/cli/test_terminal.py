@@ -70,7 +70,7 @@ def test_json_and_csv_reach_a_terminal_escaped_and_whole(tmp_path: Path, name: s
 def test_binary_formats_refuse_a_terminal(tmp_path: Path, name: str) -> None:
     ended = run_on_terminal("table", "records", hostile_logs(tmp_path), "--format", name)
     assert ended.code == 2
-    assert "is not for a terminal" in ended.text
+    assert "is binary and not for a terminal" in ended.text
     assert "\x1b" not in ended.text
 
 

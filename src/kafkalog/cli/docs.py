@@ -5,11 +5,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import click
-
 from kafkalog.errors import REASONS, SEVERITIES
 from kafkalog.tables.schemas import TABLES, Table
 
+from .commands.help import Context
 from .main import NAME, kafkalog
 
 WIDTH = 100
@@ -66,10 +65,10 @@ def _cell(text: str) -> str:
 
 def cli_page() -> str:
     """The content of docs/cli.md."""
-    context = click.Context(kafkalog, info_name=NAME, terminal_width=WIDTH, **kafkalog.context_settings)
+    context = Context(kafkalog, info_name=NAME, terminal_width=WIDTH, **kafkalog.context_settings)
     parts = [MADE_BY, "# Command line", CLI_INTRODUCTION.rstrip(), _help_section(NAME, kafkalog.get_help(context))]
     for name, command in sorted(kafkalog.commands.items()):
-        inner = click.Context(command, parent=context, info_name=name, terminal_width=WIDTH)
+        inner = Context(command, parent=context, info_name=name, terminal_width=WIDTH)
         parts.append(_help_section(f"{NAME} {name}", command.get_help(inner)))
     return "\n\n".join(parts) + "\n"
 
@@ -80,8 +79,8 @@ def _help_section(title: str, text: str) -> str:
 
 VERIFY_INTRODUCTION = """\
 `kafkalog verify PATH` and `kafkalog.verify(path)` check every file of a log against itself and against the others. Nothing is
-written, no broker is needed, and one may run on the same files. What a broker leaves behind, cleanly or not, is no fault; what
-clients sent and it did not look at may be.
+written, no broker is needed, and one may be running on the same files. What a broker leaves behind, after a clean shutdown or
+not, is not an error; what clients sent and the broker did not check may be one.
 
     for finding in kafkalog.verify("/var/lib/kafka/data"):
         print(finding.severity, finding.reason, finding.file, finding.position, finding.advice)
@@ -89,33 +88,34 @@ clients sent and it did not look at may be.
 Also as a table, with the same columns: `kafkalog.open(path).read("findings")`, `kafkalog table findings PATH`,
 `spark.read.format("kafkalog").option("table", "findings")`. See [tables.md](tables.md#findings) for the columns.
 
-| what is looked at | against what |
+| what is checked | against what |
 |---|---|
 | batches and messages | their checksum, their own structure down to every record and header, and what the format can hold |
-| offsets, leader epochs | the entries before and behind, the segment's name, the next segment, the leader-epoch-checkpoint |
+| offsets, leader epochs | the entries before and after, the segment's name, the next segment, the leader-epoch-checkpoint |
 | record offsets, largest timestamps | the batch they are in |
 | sequence numbers, epochs of producers | what the producer wrote before |
-| `.index`, `.timeindex` | the entries of the segment: every index entry has to lead a reader right |
+| `.index`, `.timeindex` | the entries of the segment: every index entry must lead a reader to the right place |
 | `.txnindex` | the transactions, replayed: every abort marker, with its first offset and last stable offset |
 | `.snapshot` | its checksum, and the producers, replayed up to its offset |
 | checkpoints, `partition.metadata`, `meta.properties`, `quorum-state` | their form; offsets beyond the end of the log |
 | KRaft snapshots (`.checkpoint`) | as a log, with their first and last control record |
 | everything else in the folders | what a broker would make of it: leftovers, orphans, folders that keep it from starting |
 
-After a wrong checksum or length the check goes on with the next intact batch, so one run finds all of the damage. A cleaner
+After a wrong checksum or length the check continues with the next intact batch, so one run finds all of the damage. A cleaner
 leaves gaps in offsets and sequence numbers; a log counts as compacted if the cleaner-offset-checkpoint names it or if a batch
 shows a cleaner's work. A copy of a compacted v0/v1 log without its checkpoint shows neither: its gaps are warnings.
 
-What the bytes cannot tell is not reported: a cut between two batches at the very end of the log, a batch that somebody made with
-the right checksum, a wrong offset in a gap of a compacted log, an index that still leads every reader right. How that was
-tried is in [damage.md](damage.md).
+What the bytes cannot show is not reported: a cut between two batches at the very end of the log, a batch that somebody made
+with the right checksum, a wrong offset in a gap of a compacted log, an index that still leads every reader to the right place.
+How that was tested is in [damage.md](damage.md).
 
-Beside a broker at work, a partition with findings whose files have changed since they were listed is looked at again, up to four
-times, and only what is found again is reported: so the end of a transaction, a segment that rolls, is cleaned or deleted is none.
+While a broker is running, a partition with findings whose files have changed since they were listed is checked again, up to
+four times, and only what is found again is reported: a transaction that ends, or a segment that is rolled, cleaned or deleted,
+is no finding.
 
-Memory is bounded whatever a file says: about 1.3 GB at the worst, by a batch that decompresses to the limit (256 MiB) in records
-of seven bytes, or by index files of 60 MB that are wrong throughout. What asks for more is a finding (`memory-limit`,
-`decompressed-limit`), and all else is checked. Time is in proportion to what decompresses. The figures are in
+Memory is bounded whatever a file says: about 1.3 GB at the worst, by a batch that decompresses to the limit (256 MiB) in
+records of seven bytes, or by index files of 60 MB that are wrong throughout. What asks for more is a finding (`memory-limit`,
+`decompressed-limit`), and everything else is still checked. Time is in proportion to what decompresses. The figures are in
 [damage.md](damage.md#bombs).
 
 Exit codes: 0 nothing is wrong, 1 there are findings of `--fail-on` (warning) or graver, 3 all of these are limits, 4 something

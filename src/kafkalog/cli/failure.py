@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 import traceback
 from collections.abc import Callable
@@ -53,7 +54,7 @@ FAILURES_NAMED = 12
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM: it ends a command as Ctrl-C does, so that what was begun is taken back."""
+    """SIGTERM: it ends a command as Ctrl-C does, so that unfinished work is undone."""
 
 
 # The Spark layer gives the errors of the others a code, which is all that comes out of a task.
@@ -95,7 +96,7 @@ def describe(error: BaseException, *, on_damage: str | None = "strict", skips_io
     """
     advice = _advice(error, on_damage)
     if skips_io_errors and on_damage == "strict" and _is_unreadable(error):
-        advice.append("To read on: --on-damage skip leaves out what cannot be read, with --skip-io-errors only its bad blocks.")
+        advice.append("To continue: --on-damage skip leaves out what cannot be read; with --skip-io-errors, only the bad blocks.")
     return printable_lines("\n".join([_what(error), *advice]))
 
 
@@ -125,27 +126,37 @@ def _one_line(text: str) -> str:
 
 def _advice(error: BaseException, on_damage: str | None) -> list[str]:
     if isinstance(error, click.UsageError) and error.ctx is not None:
-        return [f"'{error.ctx.command_path} --help' shows what it takes."]
+        return [f"'{error.ctx.command_path} --help' shows its arguments and examples."]
     if isinstance(error, NoLogs):
-        return ["Give a folder of log.dirs, a topic-partition folder, or one segment file."]
+        return ["Give a log directory (log.dirs), a partition folder, or a segment file."]
     if on_damage is None and isinstance(error, LimitExceeded | CorruptBatch | TornTail):
+        file, folder = _places(error)
         return [
-            "To see what is behind it: kafkalog table records FILE --on-damage salvage. "
-            "For a copy of all that is intact: kafkalog salvage PATH --out DIR."
+            f"To read what follows the damage: kafkalog table records {file} --on-damage salvage",
+            f"To copy everything that is intact: kafkalog salvage {folder} --out DIR",
         ]
     if isinstance(error, LimitExceeded):
-        return ["Read on without it: --on-damage skip. Or raise the limit in Python: read(..., limits=kafkalog.Limits(...))."]
+        return [
+            "To continue without it: --on-damage skip. To raise the limit, in Python: read(..., limits=kafkalog.Limits(...))."
+        ]
     if isinstance(error, SegmentChanged):
         return ["A running broker rolls, compacts and deletes segments: run the command again, or read a copy."]
     if isinstance(error, UnsupportedFormat):
         return []  # the error's own detail says what to give instead
     if isinstance(error, SegmentError) and on_damage == "strict":
-        return ["To read on: --on-damage skip leaves damaged batches out, salvage also finds its way past broken lengths."]
+        return ["To continue: --on-damage skip leaves damaged batches out, salvage also resynchronises after a corrupt length."]
     if isinstance(error, MemoryError):
-        return ["Fewer windows at once need less: --threads 1."]
+        return ["Fewer threads need less memory: --threads 1."]
     if exit_code(error) == BUG:
-        return [f"Please report it with the output of {SHOW_TRACEBACK}=1."]
+        return [f"Please report it, with what {SHOW_TRACEBACK}=1 adds to this output and with `kafkalog --version --verbose`."]
     return []
+
+
+def _places(error: SegmentError) -> tuple[str, str]:
+    """The error's file and its folder as one would type them, or what stands for them."""
+    if not error.file:
+        return "FILE", "PATH"
+    return shlex.quote(error.file), shlex.quote(os.path.dirname(error.file) or ".")
 
 
 def warn(text: str) -> None:
@@ -156,7 +167,7 @@ def warn(text: str) -> None:
 
 
 def report_failure(error: BaseException, *, on_damage: str | None = "strict", skips_io_errors: bool = False) -> int:
-    """Tell the user about `error`; the exit code."""
+    """Report `error` to the user; the exit code."""
     code = exit_code(error)
     if code == BROKEN_PIPE:
         return code
@@ -169,9 +180,9 @@ def report_failure(error: BaseException, *, on_damage: str | None = "strict", sk
 class Failures:
     """Partitions that could not be worked on: each is reported when it happens and all of them in the end."""
 
-    def __init__(self, *, as_json: bool, before_telling: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, *, as_json: bool, before_report: Callable[[], None] = lambda: None) -> None:
         self.as_json = as_json
-        self.before_telling = before_telling
+        self.before_report = before_report
         self.failed: dict[str, tuple[str, int]] = {}
 
     def add(self, partition: Partition, error: KafkaLogError) -> None:
@@ -179,11 +190,11 @@ class Failures:
             return
         code = exit_code(error)
         self.failed[partition.folder] = str(partition), code
-        self.before_telling()
+        self.before_report()
         warn(f"{printable(str(partition))}: {describe(error, on_damage=None)}")
         if self.as_json:
-            told = {"topic": partition.topic, "partition": partition.partition, "folder": partition.folder, "state": "failed"}
-            click.echo(json.dumps({**told, "error": str(error), "exit_code": code}))
+            failed = {"topic": partition.topic, "partition": partition.partition, "folder": partition.folder, "state": "failed"}
+            click.echo(json.dumps({**failed, "error": str(error), "exit_code": code}))
 
     def finish(self) -> int:
         """Name all of them; the gravest exit code, or CLEAN."""

@@ -114,7 +114,7 @@ def _has_option(given: Sequence[str], name: str) -> bool:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """Let SIGTERM raise inside, unless somebody wants something else of it."""
+    """Let SIGTERM raise inside, unless a handler is already set."""
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -14,6 +14,29 @@ PATH_TEXT = "PATH is a log directory (log.dirs), a partition folder, a segment f
 LOCAL_PATH_TEXT = "PATH is a partition folder or a log directory (log.dirs)."
 
 Terms = Mapping[str, Mapping[str, str]]
+
+
+HYPHEN, UNBREAKABLE = "-", "\u2011"
+
+
+class WholeWords(click.HelpFormatter):
+    """Wraps lines at spaces only: an option or a file name that is broken at a hyphen cannot be copied or searched for."""
+
+    def write_text(self, text: str) -> None:
+        super().write_text(text.replace(HYPHEN, UNBREAKABLE))
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        kept = [(first, second.replace(HYPHEN, UNBREAKABLE)) for first, second in rows]
+        super().write_dl(kept, col_max, col_spacing)
+
+    def getvalue(self) -> str:
+        return super().getvalue().replace(UNBREAKABLE, HYPHEN)
+
+
+class Context(click.Context):
+    """A context whose help keeps words whole."""
+
+    formatter_class = WholeWords
 
 
 class Option(click.Option):
@@ -35,6 +58,8 @@ class Option(click.Option):
 class Command(click.Command):
     """A command whose help ends with notes (paragraphs), terms (title, name, meaning) and examples."""
 
+    context_class = Context
+
     def __init__(
         self, *arguments: Any, notes: str = "", terms: Terms | None = None, examples: Sequence[str] = (), **settings: Any
     ) -> None:
@@ -51,6 +76,8 @@ class Command(click.Command):
 
 class Group(click.Group):
     """The command itself: its subcommands under headings, examples, exit codes."""
+
+    context_class = Context
 
     def __init__(self, *arguments: Any, examples: Sequence[str] = (), **settings: Any) -> None:
         super().__init__(*arguments, **settings)

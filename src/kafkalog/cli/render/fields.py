@@ -47,7 +47,7 @@ class ExplanationPage:
             yield "\n" + "".join(line + "\n" for line in self._part(part, 0, 0))
         if explanation.stop < explanation.size:
             rest = explanation.size - explanation.stop
-            yield self.style.paint(f"\n{rest} more bytes: --position {explanation.stop} goes on\n", DIM)
+            yield self.style.paint(f"\n{rest} more bytes: continue with --position {explanation.stop}\n", DIM)
 
     def _part(self, part: Part, depth: int, level: int) -> Iterator[str]:
         """`depth` is how many parts it is in, `level` how often its bytes were decompressed."""
@@ -73,7 +73,7 @@ class ExplanationPage:
             yield from self._part(field.content, 0, level + 1)
 
     def _room(self, level: int) -> int:
-        """Columns for what stands on the right."""
+        """Columns for what is on the right."""
         return self.width - len(GUTTER) * level - len(MARK) - self.position_width - 2 - HEX_WIDTH - 2
 
     def _is_asked_for(self, field: Field, level: int) -> bool:

@@ -27,7 +27,7 @@ def printable_summary(summary: IngestSummary) -> str:
         lines.append(f"  {gap.reason}: {printable(gap.topic)}-{gap.partition}: {_gap_text(gap)}")
     lines += _postponed(summary)
     if summary.superseded:
-        lines.append(f"moved to _superseded, since their logs no longer hold them: {summary.superseded:,} rows")
+        lines.append(f"moved to _superseded because their logs no longer contain them: {summary.superseded:,} rows")
     if summary.damaged_ranges:
         reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(summary.damaged_reasons.items()))
         lines.append(f"set aside in _damaged: {summary.damaged_ranges} ranges of {summary.damaged_bytes:,} bytes ({reasons})")
@@ -47,16 +47,16 @@ def _postponed(summary: IngestSummary) -> list[str]:
 
 def _gap_text(gap: Gap) -> str:
     if gap.reason == "removed":
-        return f"offsets {gap.start_offset} to {gap.stop_offset - 1} were gone before they were taken"
+        return f"offsets {gap.start_offset} to {gap.stop_offset - 1} were deleted before they were ingested"
     if gap.reason == "truncated":
-        return f"offsets {gap.start_offset} to {gap.stop_offset - 1} were taken, and are no longer in the log"
-    return f"was taken up to offset {gap.start_offset}; another log begins at {gap.stop_offset}, taken as the next generation"
+        return f"offsets {gap.start_offset} to {gap.stop_offset - 1} were ingested and are no longer in the log"
+    return f"was ingested up to offset {gap.start_offset}; a new log starts at {gap.stop_offset} and becomes the next generation"
 
 
 def _head(summary: IngestSummary) -> str:
     target = printable(summary.target)
     if summary.dry_run:
-        return f"would take {summary.log_bytes:,} bytes of {len(summary.partitions)} partitions into {target}"
+        return f"would ingest {summary.log_bytes:,} bytes of {len(summary.partitions)} partitions into {target}"
     return (
         f"commit {summary.commit} of {target}: {summary.records:,} records of {len(summary.partitions)} partitions, "
         f"{summary.log_bytes:,} bytes of log into {summary.files} files of {summary.parquet_bytes:,} bytes"

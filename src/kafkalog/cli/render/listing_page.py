@@ -15,7 +15,7 @@ from .quantities import disk_text, moment_text, plural, size_text
 from .style import BOLD, RED, Style
 
 UNKNOWN = "-"
-# What a narrow terminal can do without, the dearest first; leftovers and problems stand below the rows anyway.
+# Columns that a narrow terminal can do without, the most useful first; leftovers and problems are listed below the rows anyway.
 DISPENSABLE = ("from", "to", "formats", "segments", "codecs", "batches", "ratio", "on disk", "epoch", "state", "problems", "left")
 TEXT_COLUMNS = ("topic", "state", "formats", "codecs")
 LINES_SHOWN = 20
@@ -46,7 +46,7 @@ class ListingPage:
             yield self._verdict()
         yield from self._section("leftovers", self._leftovers())
         tails = [f"{_folder(found)}: {found.tail_bytes} bytes" for found in self.listing.partitions if found.tail_bytes]
-        yield from self._section("ends that are no whole entry: not yet written, or cut short", tails)
+        yield from self._section("incomplete entries at the end: still being written, or cut short", tails)
         problems = [problem for found in self.listing.partitions for problem in found.problems]
         yield from self._section("problems", problems, RED)
         yield from self._section("written by kafkalog", list(self.listing.own_names))

@@ -127,7 +127,7 @@ class ProfilePage:
 
     def _pinned(self, pinned: Sequence[PinnedSegment]) -> Iterator[str]:
         size = size_text(self.found.pinned_bytes)
-        yield f"  timestamps in the future: {plural(len(pinned), 'segment')}, which with all behind them hold {size}"
+        yield f"  timestamps in the future: {plural(len(pinned), 'segment')}, which with all segments after them hold {size}"
         for each in pinned[: self.top]:
             name = f"{each.topic}-{each.partition}/{os.path.basename(each.file)}"
             what = plural(each.records, "batch", "batches") if self.found.quick else plural(each.records, "record")

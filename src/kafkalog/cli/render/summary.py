@@ -36,7 +36,9 @@ def summarise(report: ReadReport) -> str:
         parts.append(f"could not read: {'; '.join(report.unread[:RANGES_NAMED])}{_more(report.unread)}")
     if report.tails:
         size = sum(tail.length for tail in report.tails)
-        parts.append(f"ended before a tail of {size} bytes (no damage: not yet written, or cut short): {_places(report.tails)}")
+        parts.append(
+            f"stopped before a tail of {size} bytes (not damage: still being written, or cut short): {_places(report.tails)}"
+        )
     return printable("; ".join(parts))
 
 

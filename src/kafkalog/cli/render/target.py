@@ -58,8 +58,8 @@ class Sink(io.RawIOBase):
 def write_error(target: str, cause: OSError) -> StorageError:
     hints = {
         errno.ENOSPC: "; free some space, or write to another disk",
-        errno.EACCES: "; choose a folder that you may write to",
-        errno.ENOENT: "; make the folder first",
+        errno.EACCES: "; choose a folder that you can write to",
+        errno.ENOENT: "; create the folder first",
         errno.EISDIR: "; give the name of a file in it",
     }
     number = cause.errno or 0
@@ -135,7 +135,9 @@ def _sync_folder(folder: Path, output: str) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
-        raise StorageError(f"{output}: written, but its folder could not be made durable: outcome unknown, run again") from error
+        raise StorageError(
+            f"{output}: written, but its folder could not be synced: it may be lost in a crash; run the command again"
+        ) from error
     finally:
         os.close(descriptor)
 
@@ -155,4 +157,6 @@ def refuse_kafka_file(option: str, output: str) -> None:
 
     name = os.path.basename(output)
     if output != STDOUT and parse_file_name(name) is not None:
-        raise UsageError(f"{option} {output}: named like a file of Kafka's; choose another name so that no log is overwritten")
+        raise UsageError(
+            f"{option} {output}: this is the name of a Kafka file; choose another name so that no log is overwritten"
+        )

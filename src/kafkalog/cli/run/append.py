@@ -1,4 +1,4 @@
-"""The work of `kafkalog append`: call the task, tell the plan and the result."""
+"""The work of `kafkalog append`: call the task, report the plan and the result."""
 
 from __future__ import annotations
 
@@ -79,10 +79,10 @@ def _options(config: Mapping[str, str], now: int | None, options: dict[str, Any]
 def _describe(result: AppendResult) -> list[str]:
     lines = [f"{result.topic}: {result.state}, {result.records} records, in {result.folder}"]
     if result.went_on:
-        lines.append("  went on after what an interrupted run had appended")
+        lines.append("  continued after what an interrupted run had appended")
     lines += [f"  {source}; --again appends it once more" for source in result.appended_before]
     for part in result.partitions:
-        new = "new" if part.is_new else "there before"
+        new = "new" if part.is_new else "existing"
         offsets = f", offsets {part.first_offset} to {part.end_offset - 1}, {part.size} bytes" if part.end_offset > 0 else ""
         lines.append(f"  partition {part.partition} ({new}): {part.records} records{offsets}")
     return lines

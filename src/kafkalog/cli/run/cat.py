@@ -63,17 +63,19 @@ def write_records(request: Request) -> int:
     with closing(cat.batches()) as batches:
         code = write_batches(output, batches, lambda sink: _open_writer(request, sink), cat.report, size, follow=request.follow)
     if cat.undecoded and not request.quiet:
-        warn(f"{cat.undecoded} records are no {request.decode}: shown as they are")
+        warn(f"{cat.undecoded} records are not {request.decode}: shown as they are")
     return code
 
 
 def _check(request: Request) -> None:
     if request.decode is not None and request.format in BINARY_FORMATS:
-        raise UsageError(f"--decode makes text; with --format {request.format} keys and values are bytes: use json, csv or text")
+        raise UsageError(
+            f"--decode produces text, and --format {request.format} has keys and values as bytes: use json, csv or text"
+        )
     if request.follow and request.format == "parquet":
-        raise UsageError("--follow does not end, and a Parquet file is readable only at its end: use --format arrow")
+        raise UsageError("--follow never ends, and a Parquet file is readable only when it is finished: use --format arrow")
     if request.follow and request.output != STDOUT:
-        raise UsageError("--follow does not end, and --output FILE appears at the end: redirect standard output instead")
+        raise UsageError("--follow never ends, and --output FILE appears only at the end: redirect standard output instead")
 
 
 def _columns(request: Request) -> tuple[str, ...]:
@@ -96,7 +98,7 @@ def _choices(request: Request) -> dict[str, Any]:
 def _decoder(request: Request) -> PayloadDecoder | None:
     if request.decode is None:
         if request.schema is not None or request.registry_prefix:
-            raise UsageError("--schema and --registry-prefix belong to --decode avro")
+            raise UsageError("--schema and --registry-prefix need --decode avro")
         return None
     return make_payload_decoder(request.decode, schema=_schema_text(request.schema), registry_prefix=request.registry_prefix)
 

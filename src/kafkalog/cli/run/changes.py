@@ -45,7 +45,7 @@ class Change:
         self.code = CLEAN
         found = chosen_partitions(path, options["topics"], options["partitions"])
         self.bar = ReadProgress(self.counted, sum(partition.size for partition in found), wanted=not options["quiet"])
-        self.failures = Failures(as_json=options["as_json"], before_telling=self.bar.hide)
+        self.failures = Failures(as_json=options["as_json"], before_report=self.bar.hide)
 
     def run(self, work: Callable[[Place], Iterable[Result]]) -> int:
         """Do the work; the exit code."""
@@ -91,7 +91,7 @@ class Change:
             return bool(is_meant)
         if _was_cut(result):
             goes, keep = _describe_loss(result), _salvage_command(result)
-            raise UsageError(f"{result.folder}: would delete {goes}; --yes does that, `{keep}` keeps what is intact")
+            raise UsageError(f"{result.folder}: would delete {goes}; add --yes to do that, or keep what is intact with `{keep}`")
         return True
 
 
@@ -119,7 +119,7 @@ def _describe_state(state: LogState) -> str:
 
 
 def _describe_loss(result: MaintenanceResult) -> str:
-    """Offsets, records and bytes that go."""
+    """Offsets, records and bytes that are deleted."""
     loss = result.loss
     assert loss is not None
     parts = [f"offsets {loss.first_offset} to {loss.last_offset}"]
@@ -144,21 +144,23 @@ def _describe_plan(result: MaintenanceResult) -> list[str]:
     if "dirty_bytes" in details:
         first, last = details["first_dirty_offset"], details["first_uncleanable_offset"] - 1
         dirty = f"offsets {first} to {last}, {details['dirty_bytes']} bytes"
-        lines.append(f"  to be cleaned: {dirty}" if details["dirty_bytes"] else "  nothing to be cleaned")
+        lines.append(f"  to clean: {dirty}" if details["dirty_bytes"] else "  nothing to clean")
     if (asked := details.get("asked_offset")) is not None and result.after is not None:
         end = result.after.end_offset
-        lines.append(f"  offset {asked} is inside a batch, which goes as a whole: asked for {asked}, the log will end at {end}")
+        lines.append(
+            f"  offset {asked} is inside a batch, which is removed as a whole: the log will end at {end}, not at {asked}"
+        )
     if result.loss is not None and not _was_cut(result):
         lines.append(f"  deletes {_describe_loss(result)}")
     if changed := details.get("changed_files"):
-        lines.append(f"  {len(changed)} files to be rebuilt, cut or removed")
+        lines.append(f"  {len(changed)} files to rebuild, cut or remove")
     if result.after is not None:
         lines.append("  nothing to do" if _is_same(result) else f"  then {_describe_state(result.after)}")
     return lines
 
 
 def _describe_cut(result: MaintenanceResult) -> list[str]:
-    """What goes because of damage, and what salvage would keep of it."""
+    """What is deleted because of damage, and what salvage would keep of it."""
     assert result.loss is not None
     file, position = result.details["cut_at"]
     lines = [f"  cut off at the first damage, byte {position} of {file}: deletes {_describe_loss(result)}"]

@@ -23,9 +23,7 @@ def run_convert(
 def _describe_conversion(result: ConvertResult) -> list[str]:
     formats = ", ".join(f"{count} {name}" for name, count in result.formats.items())
     lines = [f"{name_of(result)}: plan: {result.segments} segments, {result.size} bytes, {result.entries} entries ({formats})"]
-    lines.append(
-        f"  {result.to_encode} to be written anew, {result.to_compress} to be compressed anew, {result.to_keep} to be kept"
-    )
+    lines.append(f"  {result.to_encode} to re-encode, {result.to_compress} to recompress, {result.to_keep} to keep as they are")
     lines += [f"  a tail of {tail.length} bytes is left out: {tail.message}" for tail in result.report.tails]
     if result.new_size:
         lines.append(f"  then {result.new_size} bytes")  # a dry run has made them all

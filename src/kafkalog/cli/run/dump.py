@@ -61,11 +61,11 @@ def _write(dump: Dump, sink: Sink) -> None:
     on_terminal = sink.isatty()
     for chunk in dump.chunks():
         sink.write(printable_lines(bytes(chunk).decode()).encode() if on_terminal else chunk)
-        _tell_warnings(dump)
-    _tell_warnings(dump)
+        _report_warnings(dump)
+    _report_warnings(dump)
 
 
-def _tell_warnings(dump: Dump) -> None:
+def _report_warnings(dump: Dump) -> None:
     while dump.warnings:
         _complain(dump.warnings.pop(0))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from dataclasses import asdict
 
@@ -42,16 +43,18 @@ def run_reindex(
 
 def _describe_reindex(result: ReindexResult) -> list[str]:
     is_done = result.state != "not written"
-    rebuilt, removed = ("rebuilt", "removed") if is_done else ("to be rebuilt", "to be removed")
-    files = f"{len(result.changed)} files {rebuilt}, {len(result.unchanged)} right as they were"
+    rebuilt, removed = ("rebuilt", "removed") if is_done else ("to rebuild", "to remove")
+    files = f"{len(result.changed)} files {rebuilt}, {len(result.unchanged)} already correct"
     lines = [f"{result.folder}: {result.state}, {files}"]
     for what, names in ((rebuilt, result.changed), (removed, result.removed), ("kept aside", result.kept_aside)):
         lines += [f"  {what} {name}" for name in names[:NAMES_SHOWN]]
         lines += [f"  {what} {len(names) - NAMES_SHOWN} more (--json names them)"] if len(names) > NAMES_SHOWN else []
     for dropped in result.report.dropped:
-        lines.append(f"  ended at damage: {dropped.message}")
-        lines.append("  a broker would cut the log there and delete what follows; `kafkalog salvage` keeps it")
+        keep = f"kafkalog salvage {shlex.quote(result.folder)} --out DIR"
+        lines.append(f"  stopped at damage: {dropped.message}")
+        lines.append(f"  a broker would cut the log there and delete what follows; to keep it: {keep}")
     lines += [
-        f"  ended before a tail of {tail.length} bytes, which a broker would cut: {tail.message}" for tail in result.report.tails
+        f"  stopped before a tail of {tail.length} bytes, which a broker would cut: {tail.message}"
+        for tail in result.report.tails
     ]
     return lines

@@ -22,7 +22,7 @@ from ..render.summary import report_exit_code
 
 
 class Reported(Protocol):
-    """A result that tells what was left out."""
+    """A result with a report of what was left out."""
 
     report: ReadReport
 
@@ -38,7 +38,7 @@ def run_repair(
     text: Callable[[Result], list[str]],
     as_dict: Callable[[Result], dict[str, Any]],
 ) -> int:
-    """Do the work, and say of each partition what became of it; the gravest of their exit codes."""
+    """Do the work and report each partition; the gravest of their exit codes."""
     announce_compilation()
     counted = ReadReport()
     code = CLEAN
@@ -48,7 +48,7 @@ def run_repair(
             counted.kept_bytes += size
             bar.update()
 
-        failures = Failures(as_json=as_json, before_telling=bar.hide)
+        failures = Failures(as_json=as_json, before_report=bar.hide)
         for result in work(progress, failures.add):
             click.echo(json.dumps(as_dict(result)) if as_json else "\n".join(map(printable, text(result))))
             code = max(code, report_exit_code(result.report))

@@ -95,7 +95,7 @@ def _write_rows(
 ) -> None:
     with open_target(output.target) as sink:
         if output.format in BINARY_FORMATS and sink.isatty():
-            raise UsageError(f"{output.format} is not for a terminal: give --output FILE, or pipe it into a program")
+            raise UsageError(f"{output.format} is binary and not for a terminal: give --output FILE, or pipe it into a program")
         writer = open_writer(sink)
         try:
             for batch in limited(_read(batches), output.limit):
@@ -108,11 +108,11 @@ def _write_rows(
                 writer.finish()
             raise
         writer.finish()
-        _tell_left_out(output, writer)
+        _report_left_out(output, writer)
 
 
 def _read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The batches; an error of reading is told apart from one of writing."""
+    """The batches; an error of reading is not one of writing."""
     while True:
         try:
             batch = next(batches, None)
@@ -135,7 +135,7 @@ def limited(batches: Iterator[pa.RecordBatch], limit: int | None) -> Iterator[pa
             return
 
 
-def _tell_left_out(output: Output, writer: Writer) -> None:
+def _report_left_out(output: Output, writer: Writer) -> None:
     left_out = getattr(writer, "left_out", ())  # text alone has to fit
     if left_out and not output.quiet:
         choose = "choose with --columns, or" if output.has_columns else "widen it, or"

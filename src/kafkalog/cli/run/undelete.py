@@ -58,4 +58,4 @@ def _list_deleted(deleted: list[Deleted], as_json: bool) -> None:
             facts = f"{row['segments']} segments, {each.size} bytes, from offset {row['first_offset']}"
             click.echo(printable(f"{each.topic}-{each.partition}: {each.what}, {facts}, in {each.folder}"))
     if not deleted and not as_json:
-        click.echo("nothing deleted is left here: neither -delete folders nor .deleted segments")
+        click.echo("found nothing deleted here: no -delete folders and no .deleted segments")

@@ -56,7 +56,9 @@ def _write(request: Request, found: Findings, sink: Sink) -> None:
             sink.write(render(found, _width(sink), show_all=request.show_all).encode())
         return
     if request.format in BINARY_FORMATS and sink.isatty():
-        raise kafkalog.UsageError(f"{request.format} is not for a terminal: give --output FILE, or pipe it into a program")
+        raise kafkalog.UsageError(
+            f"{request.format} is binary and not for a terminal: give --output FILE, or pipe it into a program"
+        )
     schema: pa.Schema = FINDINGS.schema()
     writer = open_writer(request.format, sink, schema, "utf8")
     for batch in row_batches(finding_rows(found), schema):
