@@ -39,10 +39,28 @@ def test_a_run_ends_with_a_summary_and_a_second_one_with_nothing_new(run: Run, s
     first = run("ingest", source, tmp_path / "tables", "--master", "none", "--topic", "orders")
     assert first.code == 0, first.errors
     assert first.text.startswith(f"commit 1 of {tmp_path / 'tables'}: 3 records of 1 partitions, ")
-    assert "  orders-0: offsets 0 to 3  3 records\n" in first.text
+    assert "  orders-0: offsets 0 to 2  3 records\n" in first.text
     assert "records/s" in first.text
     again = run("ingest", source, tmp_path / "tables", "--master", "none", "--topic", "orders")
     assert (again.code, again.text) == (0, f"nothing new for {tmp_path / 'tables'}\n")
+
+
+def test_a_partition_that_cannot_be_read_does_not_keep_the_others_from_being_taken(
+    run: Run, source: Path, tmp_path: Path
+) -> None:
+    log = source / "orders-0" / f"{0:020}.log"
+    log.rename(tmp_path / "elsewhere")
+    log.symlink_to("nowhere")
+    command = ("ingest", source, tmp_path / "tables", "--master", "none")
+    ended = run(*command)
+    assert (ended.code, f"not read, left to the next run: {log}" in ended.text) == (4, True)
+    assert "1 records of 1 partitions" in ended.text
+    strict = run(*command, "--on-damage", "fail")
+    assert (strict.code, "KAFKALOG_STORAGE" in strict.errors) == (4, True)
+    log.unlink()
+    (tmp_path / "elsewhere").rename(log)
+    again = run(*command)
+    assert (again.code, "3 records of 1 partitions" in again.text) == (0, True)
 
 
 def test_the_summary_as_json(run: Run, source: Path, tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_recover_without_a_terminal_deletes_intact_batches_only_with_yes(run: Ru
     [
         (("recover",), b"offsets 10 to 39, 20 intact records", {b"\n": (2, "not written"), b"\x03": (130, "interrupted")}),
         (("truncate", "--to-offset", "20"), b"offsets 20 to 39, 20 records", {b"n\n": (2, "not written")}),
-        (("retain", "--start-offset", "15"), b"offsets 0 to 14, at most 20 records", {b"y\n": (0, "written, ")}),
+        (("retain", "--start-offset", "15"), b"offsets 0 to 14, at most 15 records", {b"y\n": (0, "written, ")}),
     ],
 )
 def test_on_a_terminal_nothing_goes_before_somebody_has_said_yes(
@@ -284,7 +284,7 @@ def test_a_linked_partition_in_a_log_directory_is_not_left_out_without_a_word(ru
     (data / "users-0").symlink_to(moved)
     read = run("cat", data, "--topic", "users")
     assert (read.code, f"{data / 'users-0'}: a symbolic link to a folder" in read.errors) == (4, True)
-    assert "--on-damage skip leaves out what cannot be read, with --skip-io-errors only its bad blocks" in read.errors
+    assert "--on-damage skip leaves out what cannot be read; with --skip-io-errors, only the bad blocks" in read.errors
     assert run("verify", data).code == 4
     ended = run("recover", data, "--topic", "users", "--topic", "orders", "--in-place", "--whole", "--yes")
     assert (ended.code, "users-0: " in ended.errors, "orders-0: written" in ended.text) == (4, True, True)
@@ -333,3 +333,26 @@ def test_a_dry_run_of_reindex_does_not_say_that_it_was_done(run: Run, data: Path
     assert not [line for line in ended.text.splitlines() if line.lstrip().startswith(("rebuilt", "removed"))]
     assert os.listdir(folder)
     assert f"  rebuilt {segment_file_name(0, 'index')}" in run("reindex", folder, "--in-place").text
+
+
+def test_compact_does_not_delete_records_without_a_key_without_a_word(run: Run, tmp_path: Path) -> None:
+    lines = tmp_path / "lines.txt"
+    lines.write_text("".join(f"line {number}\n" for number in range(20)))
+    run("append", lines, "--to", tmp_path / "data", "--topic", "events")
+    folder = tmp_path / "data" / "events-0"
+    before = tree(folder)
+    compaction = ("compact", folder, "--in-place", "--roll")
+    plan = run(*compaction, "--dry-run").text
+    assert "deletes 20 records without a key, the first at offset 0: the topic is not a compacted one" in plan
+    refused = run(*compaction)
+    assert (refused.code, "add --yes to do that" in refused.errors) == (2, True)
+    answered = run_on_terminal(*compaction, answers=[(QUESTION, b"n\n")])
+    assert (answered.code, b"20 records without a key" in answered.out) == (2, True)
+    assert tree(folder) == before
+    done = run(*compaction, "--yes")
+    assert (done.code, "0 of 20 records kept" in done.text) == (0, True)
+
+
+def test_a_loss_has_no_more_records_than_offsets(run: Run, data: Path) -> None:
+    plan = run("retain", data / "users-0", "--start-offset", 15, "--in-place", "--dry-run").text
+    assert "deletes offsets 0 to 14, at most 15 records" in plan

@@ -7,15 +7,27 @@ from typing import Any
 import click
 
 from .help import LOCAL_PATH_TEXT, Command
-from .shared_options import PLACES_TEXT, config_option, now_option, path_argument, place_options, require_place
+from .shared_options import (
+    LOSS_TEXT,
+    PLACES_TEXT,
+    config_option,
+    now_option,
+    path_argument,
+    place_options,
+    require_place,
+    yes_option,
+)
 
 NOTES = f"""
 Follows the rules of Kafka's own cleaner: the first and last offset of each batch stay, tombstones and transaction markers are
 removed once delete.retention.ms has passed, records of aborted transactions are removed, and the newest segment is not touched
 unless --roll closes it first. Compaction starts where the cleaner's checkpoint says the clean part of the log ends, and takes as
-many passes as the map of keys needs.
+many passes as the map of keys needs. Records without a key are deleted, as Kafka's cleaner does: only topics that were never
+compacted have them (and the log of the KRaft controller).
 
 {PLACES_TEXT}
+
+{LOSS_TEXT} Without a terminal, records without a key are deleted only with --yes.
 """
 EXAMPLES = (
     "kafkalog compact /var/lib/kafka/data --topic users --in-place --dry-run",
@@ -37,6 +49,7 @@ EXAMPLES = (
 )
 @config_option
 @now_option
+@yes_option
 @place_options
 def compact(path: str, **options: Any) -> int:
     from ..run.compact import run_compact

@@ -20,7 +20,8 @@ def printable_summary(summary: IngestSummary) -> str:
     lines = [_head(summary)]
     for part in summary.partitions[:PARTITIONS_NAMED]:
         count = f"  {part.records:,} records" if part.records >= 0 else ""
-        lines.append(f"  {printable(part.topic)}-{part.partition}: offsets {part.start_offset} to {part.stop_offset}{count}")
+        last = max(part.stop_offset - 1, part.start_offset)
+        lines.append(f"  {printable(part.topic)}-{part.partition}: offsets {part.start_offset} to {last}{count}")
     if len(summary.partitions) > PARTITIONS_NAMED:
         lines.append(f"  and {len(summary.partitions) - PARTITIONS_NAMED} more partitions (--json lists them)")
     for gap in summary.gaps:
@@ -40,9 +41,10 @@ def printable_summary(summary: IngestSummary) -> str:
 
 
 def _postponed(summary: IngestSummary) -> list[str]:
-    """A line for each partition that changed too fast."""
+    """A line for each partition that changed too fast, or that could not be read."""
     why = "left to the next run: the broker kept replacing its files while they were read"
-    return [f"  {printable(name)}: {why}" for name in summary.postponed]
+    unread = [f"  not read, left to the next run: {printable(text)}" for text in summary.unreadable]
+    return [*(f"  {printable(name)}: {why}" for name in summary.postponed), *unread]
 
 
 def _gap_text(gap: Gap) -> str:

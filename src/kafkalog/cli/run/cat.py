@@ -25,7 +25,6 @@ from ..render.target import STDOUT, Sink
 from ..render.text import TextWriter
 from ..render.writers import BINARY_FORMATS, Writer, open_writer
 from .rows import Output, write_batches
-from .table import chosen_partitions
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
 # A person knows the kind of timestamps, and asks for headers.
@@ -49,7 +48,7 @@ def write_records(request: Request) -> int:
     match = Match(request.key, request.grep, request.pattern)
     decoder = _decoder(request)
     logs = kafkalog.open(request.path)
-    partitions = chosen_partitions(logs, request.choices["topics"], request.choices["partitions"])
+    partitions = logs.choose(request.choices["topics"], request.choices["partitions"])
     cat = Cat(
         logs,
         _columns(request),

@@ -64,7 +64,7 @@ class Change:
                 if self.options["as_json"]:
                     click.echo(json.dumps(_as_dict(result)))
                 elif not self.options["dry_run"]:
-                    _say(self.result(result))
+                    self._say(self.result(result))
                 self._note(DAMAGE if isinstance(result, MaintenanceResult) and _was_cut(result) else CLEAN)
         self._note(self.failures.finish())
         return self.code
@@ -72,16 +72,21 @@ class Change:
     def _note(self, code: int) -> None:
         self.code = max(self.code, code)
 
+    def _say(self, lines: list[str]) -> None:
+        self.bar.hide()
+        click.echo("\n".join(map(printable, lines)))  # line by line: a folder's name may hold a line break
+
     def _progress(self, size: int) -> None:
         self.counted.kept_bytes += size
         self.bar.update()
 
     def _show_plan(self, result: Any) -> None:
         if not self.options["as_json"]:
-            _say(self.plan(result))
+            self._say(self.plan(result))
 
     def _may_lose(self, result: MaintenanceResult) -> bool:
-        """Whether records may go. Where nobody can be asked, what was asked for may; what damage takes beyond that may not."""
+        """Whether records may go. Where nobody can be asked, what was asked for may. What goes beyond that may not: intact
+        batches after damage, records without a key."""
         if self.options.get("yes"):
             return True
         if sys.stdin is not None and sys.stdin.isatty() and sys.stderr is not None and sys.stderr.isatty():
@@ -92,11 +97,10 @@ class Change:
         if _was_cut(result):
             goes, keep = _describe_loss(result), _salvage_command(result)
             raise UsageError(f"{result.folder}: would delete {goes}; add --yes to do that, or keep what is intact with `{keep}`")
+        if result.loss is not None and result.loss.without_key:
+            goes = _describe_loss(result)
+            raise UsageError(f"{result.folder}: would delete {goes}; add --yes to do that, or leave the topic out with --topic")
         return True
-
-
-def _say(lines: list[str]) -> None:
-    click.echo("\n".join(map(printable, lines)))  # line by line: a folder's name may hold a line break
 
 
 def _as_dict(result: ConvertResult | MaintenanceResult) -> dict[str, Any]:
@@ -126,6 +130,8 @@ def _describe_loss(result: MaintenanceResult) -> str:
     if loss.records is not None:
         intact = "intact " if _was_cut(result) else ""
         parts.append(f"{'' if loss.is_exact else 'at most '}{plural(loss.records, f'{intact}record')}")
+    if loss.without_key:
+        return f"{parts[1]} without a key, the first at offset {loss.first_offset}: the topic is not a compacted one"
     return ", ".join([*parts, f"{loss.size} bytes"])
 
 

@@ -11,7 +11,7 @@ import click
 from kafkalog.errors import UsageError
 from kafkalog.spark import ingest
 
-from ..failure import CLEAN, DAMAGE
+from ..failure import CLEAN, DAMAGE, INPUT_OUTPUT
 from ..render.ingest_summary import printable_summary
 from ..render.task_progress import TaskProgress
 from .spark_log import spark_log
@@ -51,6 +51,8 @@ def run_ingest(
         click.echo(json.dumps(summary.as_dict(), indent=2))
     elif not quiet:
         click.echo(printable_summary(summary))
+    if summary.unreadable:
+        return INPUT_OUTPUT
     return DAMAGE if summary.damaged_ranges else CLEAN
 
 

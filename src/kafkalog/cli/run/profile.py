@@ -19,7 +19,6 @@ from ..render.progress import ReadProgress
 from ..render.style import style_of
 from ..render.summary import report_exit_code, summarise
 from ..render.target import STDOUT, open_target
-from .table import chosen_partitions
 
 
 def show_profile(request: Request) -> int:
@@ -41,7 +40,7 @@ def _profile(request: Request) -> Profile:
     # Arrow's own allocator keeps what it once had: of compressed logs twice as much as is ever in use.
     pa.set_memory_pool(pa.system_memory_pool())
     logs = kafkalog.open(request.path)
-    total = sum(partition.size for partition in chosen_partitions(logs, request.topics, request.partitions))
+    total = sum(partition.size for partition in logs.choose(request.topics, request.partitions))
     with ReadProgress(ReadReport(), total, wanted=not request.quiet) as progress:
 
         def show(report: ReadReport) -> None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import closing
 
 import kafkalog
 from kafkalog.errors import UsageError
-from kafkalog.log.partition import Partition
 from kafkalog.log.report import ReadReport
-from kafkalog.tables.logs import Logs
 from kafkalog.tables.schemas import TABLES
 
 from ..commands.table import Request
@@ -39,7 +36,7 @@ def write_table(request: Request) -> int:
     )
     output.check()
     logs = kafkalog.open(request.path)
-    partitions = chosen_partitions(logs, request.choices["topics"], request.choices["partitions"])
+    partitions = logs.choose(request.choices["topics"], request.choices["partitions"])
     report = ReadReport()
     with closing(logs.read(request.name, request.columns, **request.choices, report=report)) as reader:
         schema = reader.schema
@@ -62,17 +59,3 @@ def _check(request: Request) -> None:
             if request.choices[name] not in NOT_GIVEN and request.name not in tables:
                 option = "--" + name.replace("_", "-")
                 raise UsageError(f"{option} has no meaning for {request.name}; it works on {' and '.join(tables)}")
-
-
-def chosen_partitions(logs: Logs, topics: Sequence[str] | None, numbers: Sequence[int] | None) -> list[Partition]:
-    """The partitions that will be read, for the progress bar; UsageError when topics and numbers leave none."""
-    alone = len(logs.partitions) == 1
-    live = [found for found in logs.partitions if alone or not found.state]
-    for topic in topics or ():
-        require_known("topic", topic, sorted({found.topic for found in live}))
-    in_topics = [found for found in live if topics is None or found.topic in topics]
-    for number in numbers or ():
-        if number not in {found.partition for found in in_topics}:
-            there = ", ".join(map(str, sorted({found.partition for found in in_topics}))) or "none"
-            raise UsageError(f"{logs.path}: no partition {number} here; there are: {there}")
-    return [found for found in in_topics if numbers is None or found.partition in numbers]

@@ -20,7 +20,6 @@ from ..render.style import style_of
 from ..render.summary import report_exit_code, summarise
 from ..render.target import STDOUT, open_target
 from ..render.transaction_page import TransactionPage
-from .table import chosen_partitions
 
 
 def show_transactions(
@@ -36,7 +35,7 @@ def show_transactions(
     """Write the transactions at the path; the exit code."""
     logs = kafkalog.open(path)
     report = ReadReport()
-    found = list(read_transactions(chosen_partitions(logs, list(topics) or None, list(partitions) or None), report))
+    found = list(read_transactions(logs.choose(list(topics) or None, list(partitions) or None), report))
     names = transactional_ids(logs)
     now_ms = int(time.time() * 1000) if now is None else now
     with open_target(STDOUT) as sink:

@@ -112,11 +112,13 @@ class PartitionPlan:
 
 @dataclass(frozen=True)
 class IngestPlan:
-    """The partitions that have something new, offsets that are gone, and partitions that are left to the next run."""
+    """The partitions that have something new, offsets that are gone, and partitions that are left to the next run: because
+    they change too fast, or because storage does not give them (`unreadable`, with the reason)."""
 
     partitions: tuple[PartitionPlan, ...]
     gaps: tuple[Gap, ...]
     postponed: tuple[TopicPartition, ...] = ()
+    unreadable: tuple[str, ...] = ()
 
     def named_in(self, error: BaseException) -> list[TopicPartition]:
         """The partitions of which the text of an error names a file; from a Spark task nothing else comes back."""
@@ -138,8 +140,13 @@ def plan_ingest(
     check_one_place(chosen)
     planner = _Planner(options, {found.key for found in chosen}, readable_ends(chosen, options), tables)
     plans = [planner.plan_settled(found, before.get(found.key)) for found in chosen if found.key not in postponed]
+    if planner.unreadable and len(planner.unreadable) == len(chosen):
+        raise planner.unreadable[0]
     return IngestPlan(
-        tuple(plan for plan in plans if plan is not None), tuple(planner.gaps), (*sorted(postponed), *planner.postponed)
+        tuple(plan for plan in plans if plan is not None),
+        tuple(planner.gaps),
+        (*sorted(postponed), *planner.postponed),
+        tuple(error.args[1] for error in planner.unreadable),
     )
 
 
@@ -159,9 +166,11 @@ class _Planner:
         self.tables = tables
         self.gaps: list[Gap] = []
         self.postponed: list[TopicPartition] = []
+        self.unreadable: list[SparkSourceError] = []
 
     def plan_settled(self, found: Found, before: Progress | None) -> PartitionPlan | None:
-        """The plan of a partition whose files stay as they were listed; one that never rests is left to the next run."""
+        """The plan of a partition whose files stay as they were listed; one that never rests, or that storage does not give, is
+        left to the next run."""
         gap_count = len(self.gaps)
 
         def plan(listed: Found) -> PartitionPlan | None:
@@ -171,10 +180,14 @@ class _Planner:
         try:
             return _at_rest(found, plan)
         except SparkSourceError as error:
-            if not is_passing(error):
+            is_left = error.code == STORAGE and self.options.mode != "FAILFAST"
+            if not is_passing(error) and not is_left:
                 raise
             del self.gaps[gap_count:]
-            self.postponed.append(found.key)
+            if is_passing(error):
+                self.postponed.append(found.key)
+            else:
+                self.unreadable.append(error)
             return None
 
     def plan(self, found: Found, before: Progress | None) -> PartitionPlan | None:

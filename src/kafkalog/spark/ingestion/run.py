@@ -88,7 +88,8 @@ def _take(run: _Run, log: CommitLog, make_executor: OnExecutor, on_progress: OnP
     while True:
         plan = _plan(run, tables, [key for key, count in changed.items() if count >= PATIENCE])
         if not plan.partitions:
-            return IngestSummary(run.target, None, postponed=_names(plan.postponed), seconds=time.monotonic() - begin)
+            left, seconds = _names(plan.postponed), time.monotonic() - begin
+            return IngestSummary(run.target, None, postponed=left, unreadable=plan.unreadable, seconds=seconds)
         try:
             with coded():
                 taken = _stage(run, plan, tables, make_executor, on_progress)
@@ -232,6 +233,7 @@ def _summary(taken: _Taken, seconds: float) -> IngestSummary:
         superseded=sum(file.records for file in commit.superseded),
         gaps=commit.gaps,
         postponed=_names(taken.plan.postponed),
+        unreadable=taken.plan.unreadable,
         seconds=seconds,
     )
 
@@ -250,6 +252,7 @@ def _foreseen(run: _Run, plan: IngestPlan, seconds: float) -> IngestSummary:
         partitions=tuple(partitions),
         gaps=plan.gaps,
         postponed=_names(plan.postponed),
+        unreadable=plan.unreadable,
         dry_run=True,
         seconds=seconds,
     )

@@ -25,7 +25,8 @@ class IngestSummary:
 
     `log_bytes` were read, `parquet_bytes` written. `damaged_ranges` were set aside, `damaged_reasons` says why; `undecoded`
     values are kept as bytes in `value_raw`; `superseded` rows of truncated logs were moved out of the tables. `postponed`
-    partitions changed so fast beside a broker that they are left to the next run.
+    partitions changed so fast beside a broker that they are left to the next run; `unreadable` says which ones storage did
+    not give, and why.
     """
 
     target: str
@@ -43,6 +44,7 @@ class IngestSummary:
     superseded: int = 0
     gaps: tuple[Gap, ...] = ()
     postponed: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
     dry_run: bool = False
     seconds: float = 0.0
 
