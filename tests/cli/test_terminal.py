@@ -101,8 +101,8 @@ def test_progress_stays_away_where_nobody_would_see_it() -> None:
 def test_progress_shows_after_a_while_and_goes_away_again(tmp_path: Path) -> None:
     write_topic(tmp_path, "many-0", *(batch_of(*[b"x" * 1000] * 100, base_offset=base) for base in range(0, 40_000, 100)))
     program = (
-        "import sys; from kafkalog.cli import progress; progress.SHOW_AFTER_SECONDS = 0.0; from kafkalog.cli.main import main; "
-        "sys.exit(main(sys.argv[1:]))"
+        "import sys; from kafkalog.cli.render import progress; progress.SHOW_AFTER_SECONDS = 0.0; "
+        "from kafkalog.cli.main import main; sys.exit(main(sys.argv[1:]))"
     )
     ended = run_on_terminal("table", "records", tmp_path, "--format", "json", "--output", tmp_path / "out.json", program=program)
     assert ended.code == 0
