@@ -68,7 +68,7 @@ def test_reindex_says_where_damage_ended_it(run: Run, orders: Path) -> None:
     ended = run("reindex", orders, "--in-place")
     assert ended.code == 1
     assert "rebuilt 00000000000000000000.index" in ended.text
-    assert "`kafkalog salvage` keeps it" in ended.text
+    assert f"to keep it: kafkalog salvage {orders} --out DIR" in ended.text
     assert (orders / segment_file_name(0, "index")).exists()
 
 

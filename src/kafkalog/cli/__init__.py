@@ -1,4 +1,4 @@
-"""The command line, in two halves so that help is fast: `kafkalog --help` answers in less than 0.1 s.
+"""The command line, in two halves so that help is fast: `kafkalog --help` should take less than 0.1 s.
 
 `commands/NAME.py` holds the arguments and help of one command and loads nothing heavy: no NumPy, Numba, Arrow or PySpark, and
 nothing that does (`tests/tidy/test_package.py` runs every help text and looks). `run/NAME.py` does the work and is imported when

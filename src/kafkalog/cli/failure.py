@@ -8,7 +8,7 @@ import shlex
 import sys
 import traceback
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 import click
 
@@ -27,12 +27,12 @@ from kafkalog.errors import (
     UnsupportedFormat,
     UsageError,
 )
-from kafkalog.spark.errors import SparkSourceError
 
 from .render.escape import printable, printable_lines
 
 if TYPE_CHECKING:
     from kafkalog.log.partition import Partition
+    from kafkalog.spark.errors import SparkSourceError
 
 CLEAN, DAMAGE, USAGE, LIMIT, INPUT_OUTPUT, BUG = range(6)
 INTERRUPTED, BROKEN_PIPE, TERMINATED = 130, 141, 143
@@ -66,9 +66,16 @@ SPARK_EXIT_CODES = {
 }
 
 
+def _is_spark_error(error: BaseException) -> TypeGuard[SparkSourceError]:
+    """Whether it comes from the Spark layer, which takes a quarter of the time of `kafkalog --help` to import: where it was not
+    imported, there is no such error."""
+    errors = sys.modules.get("kafkalog.spark.errors")
+    return errors is not None and isinstance(error, errors.SparkSourceError)
+
+
 def exit_code(error: BaseException) -> int:
     """The exit code that stands for `error`."""
-    if isinstance(error, SparkSourceError):
+    if _is_spark_error(error):
         return SPARK_EXIT_CODES.get(error.code, INPUT_OUTPUT)
     if isinstance(error, Terminated):
         return TERMINATED

@@ -12,7 +12,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from kafkalog.errors import StorageError, UsageError
-from kafkalog.storage import local_path
 
 STDOUT = "-"
 
@@ -83,6 +82,8 @@ def _open(output: str) -> Iterator[Sink]:
     if output == STDOUT:
         yield Sink(standard_output(), "standard output")
         return
+    from kafkalog.storage import local_path  # here: of this module a help text needs only a constant
+
     path = Path(os.path.realpath(local_path(output)))
     try:
         existing = path.stat() if path.exists() else None
