@@ -61,9 +61,8 @@ def test_headers_come_out_one_by_one() -> None:
 
 def test_the_kernel_fills_what_the_names_say() -> None:
     stored = encode_message(Record(3, 5, b"k", b"v"), magic=1)
-    stored += encode_batch(
-        [Record(7, 9, None, b"v"), Record(8, 10, None, b"v")], leader_epoch=4, producer_id=11, producer_epoch=1
-    )
+    records = [Record(7, 9, None, b"v"), Record(8, 10, None, b"v")]
+    stored += encode_batch(records, leader_epoch=4, producer_id=11, producer_epoch=1, base_sequence=6)
     table = EntryTable.with_room(3)
     status, count, _ = scan.scan_window(np.frombuffer(stored, np.uint8), 0, len(stored), 1000, len(stored), table.fields)
     assert (status, count) == (scan.END, 2)
