@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import random
 import subprocess
 import sys
 import types
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -98,6 +100,41 @@ def test_records_are_the_same_without_the_native_functions(tmp_path: Path) -> No
 def test_a_missing_library_or_symbol_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     assert native._find("no_such_package.at_all", "crc32_iscsi") is None
     assert native._find("isal.isal_zlib", "no_such_function") is None
+
+
+FUNCTIONS = [
+    (native.crc32c_function, "isal", "crc32_iscsi"),
+    (native.lz4_function, "lz4", "LZ4_decompress_safe"),
+    (native.lz4_compress_function, "lz4", "LZ4_compress_default"),
+    (native.zstd_function, "zstandard", "ZSTD_decompressDCtx"),
+]
+
+
+@pytest.mark.parametrize(("function", "package", "name"), FUNCTIONS, ids=[name for _, _, name in FUNCTIONS])
+def test_the_slower_binding_is_logged_once(
+    function: Any, package: str, name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(native, "_library", lambda module: None)
+    function.cache_clear()
+    try:
+        with caplog.at_level(logging.WARNING, "kafkalog"):
+            assert function() == function() == native.NOT_FOUND
+    finally:
+        function.cache_clear()
+    expected = f"the package {package} has no function {name} that works here: its slower Python binding is used"
+    assert caplog.record_tuples == [("kafkalog", logging.WARNING, expected)]
+
+
+def test_nothing_is_logged_where_the_bindings_were_asked_for(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(native, "IS_OFF", True)
+    native.crc32c_function.cache_clear()
+    try:
+        assert native.crc32c_function() == native.NOT_FOUND
+    finally:
+        native.crc32c_function.cache_clear()
+    assert caplog.record_tuples == []
 
 
 def test_a_module_that_another_thread_is_importing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

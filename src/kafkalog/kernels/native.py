@@ -1,18 +1,21 @@
 """C functions that packages we depend on export, for kernels to call by address.
 
 Called through their Python bindings they cost a microsecond or two per batch, and most of that holds the GIL. A function that is
-not there, or that fails a first test, has address 0 (`NOT_FOUND`): then the caller takes the binding.
+not there, or that fails a first test, has address 0 (`NOT_FOUND`): then the caller takes the binding, and it is logged once.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
+import logging
 import os
 from importlib import import_module
 from importlib.machinery import PathFinder
 
 from ._jit import JIT_OFF
+
+LOGGER = logging.getLogger("kafkalog")
 
 NOT_FOUND = 0
 # Set to anything, it keeps to the bindings.
@@ -31,10 +34,10 @@ def crc32c_function() -> int:
     """`crc32_iscsi` of ISA-L: (data, size, state) to state; begins with all ones, and the result is to be inverted."""
     function = _find("isal.isal_zlib", "crc32_iscsi")
     if function is None:
-        return NOT_FOUND
+        return _not_found("crc32_iscsi", "isal")
     function.restype = ctypes.c_uint32
     found = function(CHECK_INPUT, len(CHECK_INPUT), ctypes.c_uint32(ALL_ONES)) ^ ALL_ONES
-    return _address(function) if found == CRC32C_OF_CHECK_INPUT else NOT_FOUND
+    return _address(function) if found == CRC32C_OF_CHECK_INPUT else _not_found("crc32_iscsi", "isal")
 
 
 @functools.cache
@@ -42,10 +45,11 @@ def lz4_function() -> int:
     """`LZ4_decompress_safe` of liblz4: (source, target, size, room) to bytes written; negative: bad bytes, or no room."""
     function = _find("lz4.block._block", "LZ4_decompress_safe")
     if function is None:
-        return NOT_FOUND
+        return _not_found("LZ4_decompress_safe", "lz4")
     target = ctypes.create_string_buffer(len(CHECK_INPUT))
     written = function(LZ4_BLOCK, target, len(LZ4_BLOCK), len(target))
-    return _address(function) if (written, target.raw) == (len(CHECK_INPUT), CHECK_INPUT) else NOT_FOUND
+    is_right = (written, target.raw) == (len(CHECK_INPUT), CHECK_INPUT)
+    return _address(function) if is_right else _not_found("LZ4_decompress_safe", "lz4")
 
 
 @functools.cache
@@ -53,10 +57,10 @@ def lz4_compress_function() -> int:
     """`LZ4_compress_default` of liblz4: (source, target, size, room) to bytes written; 0: no room."""
     function = _find("lz4.block._block", "LZ4_compress_default")
     if function is None:
-        return NOT_FOUND
+        return _not_found("LZ4_compress_default", "lz4")
     target = ctypes.create_string_buffer(len(LZ4_BLOCK) + LZ4_SLACK)
     written = function(CHECK_INPUT, target, len(CHECK_INPUT), len(target))
-    return _address(function) if target.raw[:written] == LZ4_BLOCK else NOT_FOUND
+    return _address(function) if target.raw[:written] == LZ4_BLOCK else _not_found("LZ4_compress_default", "lz4")
 
 
 @functools.cache
@@ -64,13 +68,14 @@ def zstd_function() -> int:
     """`ZSTD_decompressDCtx` of libzstd: (context, target, room, source, size) to bytes written, negative for an error."""
     function = _find("zstandard._cffi", "ZSTD_decompressDCtx")
     if function is None or ZstdContext.library() is None:
-        return NOT_FOUND
+        return _not_found("ZSTD_decompressDCtx", "zstandard")
     function.restype = ctypes.c_ssize_t
     target = ctypes.create_string_buffer(len(CHECK_INPUT))
     size = ctypes.c_size_t
     context = ZstdContext()
     written = function(ctypes.c_void_p(context.address), target, size(len(target)), ZSTD_FRAME, size(len(ZSTD_FRAME)))
-    return _address(function) if (written, target.raw) == (len(CHECK_INPUT), CHECK_INPUT) else NOT_FOUND
+    is_right = (written, target.raw) == (len(CHECK_INPUT), CHECK_INPUT)
+    return _address(function) if is_right else _not_found("ZSTD_decompressDCtx", "zstandard")
 
 
 class ZstdContext:
@@ -114,6 +119,13 @@ def _library(module: str) -> ctypes.CDLL | None:
 def _find(module: str, name: str) -> ctypes._NamedFuncPointer | None:
     library = _library(module)
     return getattr(library, name, None) if library is not None else None
+
+
+def _not_found(name: str, package: str) -> int:
+    """`NOT_FOUND`, and a line in the log unless the bindings were asked for. Its callers are cached, so it is said once."""
+    if not IS_OFF:
+        LOGGER.warning("the package %s has no function %s that works here: its slower Python binding is used", package, name)
+    return NOT_FOUND
 
 
 def _address(function: ctypes._NamedFuncPointer) -> int:
