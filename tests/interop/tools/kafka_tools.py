@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import fcntl
-import shutil
 import struct
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, Any, Self
 
 from tests.conftest import require, unavailable
+from tests.interop.kafka import NEWEST
+from tests.interop.maven import copy_jars
 
 HERE = Path(__file__).resolve().parent
-JARS = HERE.parents[2] / "build" / "tools" / "jars"
-COMPLETE = JARS.parent / "complete"
-RESOLVE_SECONDS = 900
+ROOT = HERE.parents[2]
+JARS = ROOT / "build" / "tools" / "jars"
+PROGRAM = "org.apache.kafka.tools.DumpLogSegments"
 LOGGER = b"SLF4J"  # it says on standard error that it has nothing to log with
 
 
@@ -32,10 +32,13 @@ class Said:
 class DumpTool:
     """One JVM that runs DumpLogSegments."""
 
-    def __init__(self) -> None:
-        options = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-        command = ["java", *options, "-cp", f"{JARS}/*", str(HERE / "DumpLoop.java")]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    def __init__(self, jars: Path = JARS, program: str = PROGRAM, folder: Path | None = None) -> None:
+        """`program` is its class in the `jars`, `folder` what the paths of files are relative to."""
+        options = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8"]
+        options.append("-Dorg.slf4j.simpleLogger.defaultLogLevel=off")
+        command = ["java", *options, "-cp", f"{jars}/*", str(HERE / "DumpLoop.java"), program]
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        self._process = subprocess.Popen(command, cwd=folder, **pipes)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._in: IO[bytes] = self._process.stdin
@@ -64,25 +67,13 @@ class DumpTool:
         return self._out.read(size)
 
 
-def resolve_jars() -> str | None:
-    """Copy the jars into build/tools once; what went wrong, None when nothing did."""
-    for tool in ("java", "mvn"):
-        if shutil.which(tool) is None:
-            return f"no {tool} on PATH"
-    JARS.mkdir(parents=True, exist_ok=True)
-    with (JARS.parent / "lock").open("w") as lock:  # the workers of pytest-xdist come here at the same time
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if COMPLETE.exists() and COMPLETE.stat().st_mtime >= (HERE / "pom.xml").stat().st_mtime:
-            return None
-        command = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={JARS}"]
-        try:
-            done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=RESOLVE_SECONDS, check=False)
-        except subprocess.TimeoutExpired:
-            return f"Maven took more than {RESOLVE_SECONDS} seconds"
-        if done.returncode:
-            return f"Maven failed: {(done.stdout + done.stderr).strip()[:300]}"
-        COMPLETE.touch()
-    return None
+def resolve_jars(release: str = NEWEST) -> str | None:
+    """Copy the jars of a release into build once; what went wrong, None when nothing did."""
+    return copy_jars(HERE, jars_of(release), release)
+
+
+def jars_of(release: str) -> Path:
+    return JARS if release == NEWEST else ROOT / "build" / f"tools-{release}" / "jars"
 
 
 def require_jars() -> None:

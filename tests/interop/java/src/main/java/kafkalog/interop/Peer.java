@@ -25,6 +25,7 @@ import org.apache.kafka.common.utils.ByteBufferOutputStream;
  *   W  write one batch, or one set of messages     -> its bytes
  *   R  read entries from bytes, as a consumer does -> records
  *   F  read the entries of a file                  -> records
+ *   B  describe the batches of a file              -> JSON lines
  */
 public final class Peer {
     private final DataInputStream in;
@@ -65,6 +66,12 @@ public final class Peer {
                 var file = new File(new String(readBytes(), StandardCharsets.UTF_8));
                 try (var records = FileRecords.open(file, false)) {
                     readRecords(records, answer);
+                }
+                break;
+            case 'B':
+                var described = new File(new String(readBytes(), StandardCharsets.UTF_8));
+                try (var records = FileRecords.open(described, false)) {
+                    writeBytes(answer, describeBatches(records).getBytes(StandardCharsets.UTF_8));
                 }
                 break;
             default:
@@ -146,6 +153,53 @@ public final class Peer {
         }
         answer.writeInt(count);
         found.writeTo(answer);
+    }
+
+    /** A line for each batch; where the iteration ends with an error, a last one with the position and that error. */
+    private static String describeBatches(FileRecords records) {
+        var lines = new StringBuilder();
+        int position = 0;
+        try {
+            for (var batch : records.batches()) {
+                lines.append(describeBatch(batch)).append('\n');
+                position = batch.position() + batch.sizeInBytes();
+            }
+        } catch (RuntimeException error) {
+            lines.append(String.format("{\"position\":%d,\"iterationError\":%s}\n", position, quoted(error.toString())));
+        }
+        return lines.toString();
+    }
+
+    private static String describeBatch(FileLogInputStream.FileChannelRecordBatch batch) {
+        int count = 0;
+        String problem = "";
+        try {
+            for (var record : batch)
+                count += record == null ? 0 : 1;
+        } catch (RuntimeException error) {
+            problem = ",\"error\":" + quoted(error.toString());
+        }
+        var horizon = batch.deleteHorizonMs();
+        Object[][] fields = {
+            {"position", batch.position()}, {"sizeInBytes", batch.sizeInBytes()}, {"magic", batch.magic()},
+            {"baseOffset", batch.baseOffset()}, {"lastOffset", batch.lastOffset()}, {"nextOffset", batch.nextOffset()},
+            {"countOrNull", batch.countOrNull()}, {"checksum", batch.checksum()},
+            {"compression", quoted(batch.compressionType().name)}, {"timestampType", quoted(batch.timestampType().toString())},
+            {"maxTimestamp", batch.maxTimestamp()}, {"isTransactional", batch.isTransactional()},
+            {"isControl", batch.isControlBatch()}, {"producerId", batch.producerId()}, {"producerEpoch", batch.producerEpoch()},
+            {"baseSequence", batch.baseSequence()}, {"lastSequence", batch.lastSequence()},
+            {"partitionLeaderEpoch", batch.partitionLeaderEpoch()},
+            {"deleteHorizonMs", horizon.isPresent() ? horizon.getAsLong() : "null"},
+            {"isValid", batch.isValid()}, {"records", count},
+        };
+        var line = new StringBuilder("{");
+        for (var field : fields)
+            line.append(line.length() > 1 ? "," : "").append('"').append(field[0]).append("\":").append(field[1]);
+        return line.append(problem).append('}').toString();
+    }
+
+    private static String quoted(String text) {
+        return '"' + text.replace("\\", "\\\\").replace("\"", "'").replace("\n", " ") + '"';
     }
 
     private byte[] readBytes() throws IOException {
