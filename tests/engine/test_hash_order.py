@@ -10,8 +10,8 @@ import pytest
 
 from kafkalog.format.hash_order import HashMap, NewestFirstMap
 
-# Printed by a program that fills a java.util.HashMap of JDK 17 with `keys`, by put and by computeIfAbsent, and in the first map
-# removes some and adds a part of these again.
+# What a java.util.HashMap of JDK 17 that is filled with `keys`, by put and by computeIfAbsent, has in which order; the first map
+# after some are removed and a part of these added again. Made by `python -m tests.engine.oracle.hash_orders`.
 ORDERS = json.loads((Path(__file__).parent / "data" / "hash_orders.json").read_text())
 
 

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import json
 import sys
-import tarfile
 import tempfile
 from pathlib import Path
 
 from tests.engine.oracle.kafka_engine import run_scripts
+from tests.engine.oracle.rerun import write_pack
 
 from .script import Script, scripts
-
-PACK = Path(__file__).resolve().parents[1] / "data" / "scenarios.tar.xz"
 
 
 def record(written: list[Script], folder: Path) -> list[str]:
@@ -35,19 +33,6 @@ def differences(script: Script, case: Path) -> list[str]:
     return [f"{script.name}: {text}" for operation, result in pairs if (text := operation.difference(result))]
 
 
-def _pack(folder: Path) -> None:
-    PACK.parent.mkdir(exist_ok=True)
-    with tarfile.open(PACK, "w:xz", preset=9) as archive:
-        for path in sorted(folder.rglob("*")):
-            archive.add(path, f"scenarios/{path.relative_to(folder).as_posix()}", recursive=False, filter=_without_owner)
-
-
-def _without_owner(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    member.uid = member.gid = member.mtime = 0
-    member.uname = member.gname = ""
-    return member
-
-
 def _show(case: Path) -> None:
     for line, result in zip((case / "script.jsonl").open(), (case / "results.jsonl").open(), strict=True):
         sys.stdout.write(f"{line[:160].rstrip()}\n    {result[:1500].rstrip()}\n")
@@ -60,7 +45,7 @@ def main(*names: str) -> int:
         for name in names:
             _show(Path(place) / name)
         if not names and not wrong:
-            _pack(Path(place))
+            write_pack(Path(place), "scenarios")
     sys.stdout.write("".join(f"{text}\n" for text in wrong) + f"{len(chosen)} scripts, {len(wrong)} not as expected\n")
     return 1 if wrong else 0
 
