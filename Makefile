@@ -19,9 +19,14 @@ CRASHES_ARGS ?=
 LIVING_ARGS ?=
 DOCS_ARGS ?=
 DOCS_MODULE ?= kafkalog.cli.docs
+LOWEST_VENV ?= build/lowest
+LOWEST_EXTRAS := test avro s3
+LOWEST_TESTS := tests/unit tests/property tests/tidy tests/golden/test_golden.py
+LOWEST_ARGS ?=
+comma := ,
 SOURCES := src tests $(wildcard benchmarks)
 
-.PHONY: help venv demo test lint format bench bench-spark damage kills s3 living crashes fuzz docs clean
+.PHONY: help venv demo test lowest lint format bench bench-spark damage kills s3 living crashes fuzz docs clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -48,6 +53,17 @@ demo: $(SPARK_READY)  ## what kafkalog does, shown on logs that it makes
 
 test: $(SPARK_READY)  ## the whole suite
 	$(RUN) -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+
+# The interpreter is the lowest as well, where there is one: make lowest PYTHON=python3.11
+$(LOWEST_VENV)/.ready: pyproject.toml tests/lowest.py
+	$(PYTHON) -m venv --clear $(LOWEST_VENV)
+	$(LOWEST_VENV)/bin/python -m tests.lowest $(LOWEST_EXTRAS) > $(LOWEST_VENV)/lowest.txt
+	$(LOWEST_VENV)/bin/python -m pip install --quiet --disable-pip-version-check \
+		--constraint $(LOWEST_VENV)/lowest.txt --editable '.[$(subst $() ,$(comma),$(LOWEST_EXTRAS))]'
+	@touch $@
+
+lowest: $(LOWEST_VENV)/.ready  ## the core of the suite with the lowest versions that pyproject.toml allows
+	$(LOWEST_VENV)/bin/python -m pytest -n auto --dist worksteal $(LOWEST_TESTS) $(LOWEST_ARGS)
 
 lint: $(READY)  ## ruff, its formatter and strict mypy
 	$(RUN) -m ruff check $(SOURCES)
