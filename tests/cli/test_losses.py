@@ -356,3 +356,15 @@ def test_compact_does_not_delete_records_without_a_key_without_a_word(run: Run, 
 def test_a_loss_has_no_more_records_than_offsets(run: Run, data: Path) -> None:
     plan = run("retain", data / "users-0", "--start-offset", 15, "--in-place", "--dry-run").text
     assert "deletes offsets 0 to 14, at most 15 records" in plan
+
+
+@pytest.mark.parametrize("name", ["partition.metadata", "leader-epoch-checkpoint"])
+def test_a_huge_sparse_file_beside_a_log_is_refused_unread_and_the_others_have_their_turn(
+    run: Run, data: Path, name: str
+) -> None:
+    huge = data / "users-0" / name
+    huge.write_bytes(b"")
+    os.truncate(huge, 8 << 30)
+    ended = run("truncate", data, "--to-offset", 20, "--in-place", "--dry-run")
+    assert f"users-0: {huge}: memory-limit: " in ended.errors
+    assert "orders-0: plan" in ended.text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from kafkalog.errors import InvalidNumber, LogRefusal, LogStorageFailure, NotANumber, UnsupportedFormat
-from kafkalog.storage.fs import Fs
+from kafkalog.storage.fs import Fs, read_small
 from kafkalog.storage.publish import replace_file, sync_names
 
 TEMPORARY_SUFFIX = ".tmp"  # what Kafka calls the file while it is written; a broker ignores one that was left behind
@@ -21,7 +21,7 @@ class CheckpointFile:
             fs.create(path).close()
 
     def read(self) -> bytes:
-        return self.fs.read(self.path, 0, self.fs.size(self.path))
+        return read_small(self.fs, self.path)
 
     def write(self, data: bytes) -> None:
         """Put `data` in the place of what is there, durably."""

@@ -9,7 +9,7 @@ from contextlib import suppress
 from kafkalog.errors import LogStorageFailure, UnsupportedFormat
 from kafkalog.format.checkpoint import PartitionOffset, decode_clean_shutdown, decode_offset_checkpoint, encode_offset_checkpoint
 from kafkalog.format.names import CLEAN_SHUTDOWN
-from kafkalog.storage.fs import Fs
+from kafkalog.storage.fs import Fs, read_small
 
 from .checkpoint_file import CheckpointFile, unreadable
 
@@ -55,7 +55,7 @@ class CleanShutdownFlag:
         if not self.exists:
             return -1
         try:
-            return decode_clean_shutdown(self._fs.read(self._path, 0, self._fs.size(self._path))).broker_epoch
+            return decode_clean_shutdown(read_small(self._fs, self._path)).broker_epoch
         except UnsupportedFormat:
             return -1
 

@@ -22,7 +22,7 @@ from kafkalog.format.batch import NO_PRODUCER_ID
 from kafkalog.format.hash_order import HashMap, NewestFirstMap
 from kafkalog.format.names import parse_file_name, segment_file_name
 from kafkalog.format.snapshot import ENTRY, decode_snapshot, encode_snapshot
-from kafkalog.storage.fs import Fs
+from kafkalog.storage.fs import Fs, read_small
 
 from .offsets import AppendOrigin, OffsetMetadata
 from .producer_state import (
@@ -61,7 +61,7 @@ class SnapshotFile:
 
     def read(self) -> list[ProducerState]:
         """The producers in it; UnsupportedFormat if it is damaged."""
-        stored = decode_snapshot(self._fs.read(self.path, 0, self._fs.size(self.path)))
+        stored = decode_snapshot(read_small(self._fs, self.path))
         return [_decoded_state(*entry) for entry in stored.tolist()]
 
     def write(self, producers: Iterable[ProducerState], *, sync: bool) -> None:

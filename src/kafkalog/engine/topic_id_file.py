@@ -8,7 +8,7 @@ import re
 from kafkalog.errors import InconsistentTopicId, InvalidArgument, LogStorageFailure, UnsupportedFormat
 from kafkalog.format.checkpoint import PartitionMetadata, decode_partition_metadata, encode_partition_metadata
 from kafkalog.format.names import PARTITION_METADATA
-from kafkalog.storage.fs import Fs
+from kafkalog.storage.fs import Fs, read_small
 from kafkalog.storage.publish import replace_file, sync_names
 
 _LINES = re.compile(r"[^\n]*:\s+\+?\d+\r?\n[^\n]*:\s+[^\n]")
@@ -30,7 +30,7 @@ class TopicIdFile:
             self.topic_id = stored
 
     def _read(self) -> str:
-        data = self._fs.read(self._path, 0, self._fs.size(self._path))
+        data = read_small(self._fs, self._path)
         try:
             return decode_partition_metadata(data).topic_id
         except UnsupportedFormat as error:

@@ -11,9 +11,9 @@ from kafkalog.format.batch import MAX_MAGIC
 from kafkalog.format.checkpoint import decode_offset_checkpoint
 from kafkalog.format.entry_front import FRONT_SIZE, peek_front
 from kafkalog.format.message import MIN_MESSAGE_SIZE
-from kafkalog.storage.store import LINKED_FOLDER, Entry, Store
+from kafkalog.storage.store import LINKED_FOLDER, SMALL_FILE, Entry, Store
 
-from .partition import SMALL_FILE, Partition, Segment, StoredFile
+from .partition import Partition, Segment, StoredFile
 
 LOG_KINDS = ("log", "checkpoint", names.BOOTSTRAP_CHECKPOINT)
 UNNAMED = -1

@@ -13,9 +13,7 @@ from functools import cached_property
 from kafkalog.errors import KafkaLogError
 from kafkalog.format import names
 from kafkalog.format.checkpoint import EpochStart, decode_leader_epoch_checkpoint, decode_partition_metadata
-from kafkalog.storage.store import ByteSource, Store
-
-SMALL_FILE = 64 << 20
+from kafkalog.storage.store import SMALL_FILE, ByteSource, Store
 
 
 @dataclass(frozen=True)

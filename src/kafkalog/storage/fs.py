@@ -2,7 +2,7 @@
 
 `LocalFs` is the real one. `simulated.SimulatedFs` keeps what a disk would keep, so that tests can cut its power after every step.
 Nothing here is durable by itself. `publish.py` puts the steps in the order that survives a crash, for files that appear as a
-whole; the partition log (`log/engine`) does so for files that grow, by Kafka's own rules of what recovery can make whole again.
+whole; the partition log (`engine`) does so for files that grow, by Kafka's own rules of what recovery can make whole again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cached_property
 from typing import Literal, Protocol, TypeVar
 
-from kafkalog.errors import StorageError
+from kafkalog.errors import LimitExceeded, StorageError
 
 from .lock import broker_lock
 from .making import (
@@ -31,6 +31,7 @@ from .making import (
 )
 from .own_folders import OPEN_FOLDER, UNFINISHED_MODE, empty_folder, require_unfinished
 from .ownership import Ownership
+from .store import SMALL_FILE
 
 PathKind = Literal["file", "folder", "other", "missing"]
 Buffer = bytes | bytearray | memoryview
@@ -384,3 +385,11 @@ class LocalFs:
     def broker_lock(self, log_directory: str) -> Iterator[None]:
         with broker_lock(log_directory), self._folder(log_directory) as descriptor, self._holding(log_directory, descriptor):
             yield
+
+
+def read_small(fs: Fs, path: str) -> bytes:
+    """A whole file that is read at once; LimitExceeded for one that is too large for that."""
+    size = fs.size(path)
+    if size > SMALL_FILE:
+        raise LimitExceeded("memory-limit", file=path, expected=f"at most {SMALL_FILE} bytes", found=f"{size} bytes")
+    return fs.read(path, 0, size)

@@ -17,6 +17,9 @@ Kind = Literal["file", "folder", "other"]
 
 LINKED_FOLDER = "a symbolic link to a folder, which is not followed inside a log folder; give its target as the path"
 
+# Checkpoints, snapshots and the like: no broker makes larger ones, and a sparse file of any size costs nothing to make.
+SMALL_FILE = 64 << 20
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:

@@ -22,7 +22,7 @@ from kafkalog.format import batch, names
 from kafkalog.format.entry_table import EntryTable
 from kafkalog.kernels import scan
 from kafkalog.kernels.bytes import Ints
-from kafkalog.log.partition import SMALL_FILE, Partition, Segment
+from kafkalog.log.partition import Partition, Segment
 from kafkalog.log.rebuild import RebuildOptions, SideFileBuilder
 from kafkalog.log.replacing import Replacement
 from kafkalog.log.report import ReadReport
@@ -32,6 +32,7 @@ from kafkalog.segment.windows import SegmentWalk, WindowBuffers
 from kafkalog.storage.fs import Buffer, Fs, LocalFs
 from kafkalog.storage.local import LocalStore
 from kafkalog.storage.publish import holds, sync_names
+from kafkalog.storage.store import SMALL_FILE
 
 from .locking import NewCheckpoints, held, remove_marker, say_log_start
 from .maintenance import Place, partitions_for

@@ -11,13 +11,12 @@ from kafkalog.errors import StorageError, UnsupportedFormat
 from kafkalog.format import names
 from kafkalog.format.checkpoint import PartitionOffset, decode_offset_checkpoint, encode_offset_checkpoint
 from kafkalog.log.partition import Partition
-from kafkalog.storage.fs import Fs
+from kafkalog.storage.fs import Fs, read_small
 from kafkalog.storage.owned import OwnedFs
 from kafkalog.storage.ownership import Pattern
 from kafkalog.storage.publish import replace_file, replaced_ownership, sync_names, writing
 
 LOG_DIRECTORY_FILES = (names.META_PROPERTIES, names.LOCK, *names.OFFSET_CHECKPOINTS)
-SMALL_FILE = 64 << 20
 
 
 def is_log_directory(fs: Fs, folder: str) -> bool:
@@ -123,7 +122,7 @@ class Checkpoints:
         path = os.path.join(self.log_directory, name)
         if self.fs.kind(path) != "file":
             return []
-        content = self.fs.read(path, 0, SMALL_FILE)
+        content = read_small(self.fs, path)
         try:
             return decode_offset_checkpoint(content) if content else []
         except UnsupportedFormat:

@@ -13,12 +13,13 @@ from kafkalog.format.checkpoint import decode_partition_metadata
 from kafkalog.format.index import read_offset_index
 from kafkalog.log.choosing import choose, live_partitions
 from kafkalog.log.folders import find_partitions
-from kafkalog.log.partition import SMALL_FILE, Partition, Segment
+from kafkalog.log.partition import Partition, Segment
 from kafkalog.log.swap_segments import with_finished_segments
 from kafkalog.segment.build import DEFAULT_INTERVAL_BYTES, IntervalBounds
 from kafkalog.segment.windows import SegmentWalk
 from kafkalog.storage import open_store
 from kafkalog.storage.fs import Fs
+from kafkalog.storage.store import SMALL_FILE
 from kafkalog.tables.choices import Names, Numbers, several_names, several_numbers
 
 PathLike = str | os.PathLike[str]

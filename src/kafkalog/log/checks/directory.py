@@ -8,8 +8,8 @@ from typing import Any
 
 from kafkalog.errors import KafkaLogError
 from kafkalog.format import checkpoint, names
-from kafkalog.log.partition import SMALL_FILE, Partition
-from kafkalog.storage.store import Store
+from kafkalog.log.partition import Partition
+from kafkalog.storage.store import SMALL_FILE, Store
 
 from .finding import Finding, Place, finding_of, first_of_kind, make_finding
 

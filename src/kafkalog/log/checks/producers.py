@@ -11,7 +11,8 @@ from kafkalog.format import batch
 from kafkalog.format.entry_table import EntryHeader, EntryTable
 from kafkalog.format.sequence import MAX_SEQUENCE
 from kafkalog.format.snapshot import ENTRY, HEADER_SIZE, decode_snapshot
-from kafkalog.log.partition import SMALL_FILE, Partition, StoredFile
+from kafkalog.log.partition import Partition, StoredFile
+from kafkalog.storage.store import SMALL_FILE
 
 from ..producer_replay import NONE, ProducerState
 from .finding import Finding, Place, finding_of, make_finding

@@ -10,12 +10,12 @@ import numpy as np
 from kafkalog.errors import KafkaLogError, SegmentError
 from kafkalog.format import names
 from kafkalog.log.folders import find_partitions
-from kafkalog.log.partition import SMALL_FILE, Partition, Segment
+from kafkalog.log.partition import Partition, Segment
 from kafkalog.log.reading import ReadOptions, ordered
 from kafkalog.log.report import ReadReport
 from kafkalog.segment.decode import CHECKED, DecodedWindow, RecordDecoder, RecordRange
 from kafkalog.segment.windows import SegmentWalk, Window, WindowBuffers
-from kafkalog.storage.store import Store
+from kafkalog.storage.store import SMALL_FILE, Store
 
 from .directory import LogDirectory, check_log_directory, read_log_directory, root_of
 from .finding import Finding, finding_of, make_finding

@@ -11,13 +11,12 @@ from typing import Any
 
 from kafkalog.errors import UsageError
 from kafkalog.storage.beside import name_beside
-from kafkalog.storage.fs import Fs
+from kafkalog.storage.fs import Fs, read_small
 from kafkalog.storage.publish import make_folders, publish_files
 
 from .writing import Start, end_offset
 
 BEGUN, DONE = "begun", "done"
-SMALL_FILE = 64 << 20
 # Of so many sources a target knows at least that they were appended: some 3 MB, read and written twice by an append.
 SOURCES_KEPT = 10_000
 
@@ -78,7 +77,7 @@ class JobFile:
         if self.fs.kind(self.path) != "file":
             return None
         try:
-            fields = json.loads(self.fs.read(self.path, 0, SMALL_FILE))
+            fields = json.loads(read_small(self.fs, self.path))
             before = [_job(each) for each in fields.pop("before", ())]
             return replace(_job(fields), before=before)
         except (ValueError, TypeError, KeyError, AttributeError):

@@ -12,9 +12,8 @@ from kafkalog.format import names
 from kafkalog.format.reference import Transform
 from kafkalog.kernels._jit import announce_compilation
 from kafkalog.log.folders import LOG_KINDS, find_partitions
-from kafkalog.log.partition import SMALL_FILE
 from kafkalog.storage import open_store
-from kafkalog.storage.store import ByteSource, Store
+from kafkalog.storage.store import SMALL_FILE, ByteSource, Store
 
 from .entries import explain_entries
 from .files import LAYOUTS, SIDE_FILES, explain_index, explain_side_file
