@@ -241,7 +241,7 @@ def test_untrusted_bytes_do_not_reach_a_terminal_raw(tmp_path: Path) -> None:
     ("arguments", "code", "says"),
     [
         (("{folder}/none",), 4, "no such file or folder"),
-        (("{folder}", "--topic", "orderz"), 2, "Did you mean orders?"),
+        (("{folder}", "--topic", "orderz"), 2, "did you mean orders?"),
         (("{folder}", "--grep", "(", "--pattern", "regex"), 2, "not a regular expression"),
         (("{folder}", "--key", "xyz", "--pattern", "hex"), 2, "not hexadecimal"),
         (("{folder}", "--decode", "json", "--format", "parquet"), 2, "--decode produces text"),

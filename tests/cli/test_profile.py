@@ -165,7 +165,7 @@ def test_damage_is_left_out_and_makes_the_exit_code_1(run: Run, tmp_path: Path) 
 
 def test_failures_say_what_to_do(run: Run, full: Path) -> None:
     assert run("profile", full / "none").code == 4
-    assert "Did you mean orders?" in run("profile", full, "--topic", "order").errors
+    assert "did you mean orders?" in run("profile", full, "--topic", "order").errors
     assert run("profile", full, "--topic", "late", "--partition", 3).code == 2
     assert run("profile", full, "--top", 0).code == 2
 

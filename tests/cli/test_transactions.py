@@ -71,5 +71,5 @@ def test_a_hostile_topic_is_safe_on_a_terminal(tmp_path: Path) -> None:
 
 def test_failures_say_what_to_do(run: Run, held: Path) -> None:
     assert run("transactions", held / "none").code == 4
-    assert run("transactions", held, "--topic", "plan").errors.find("Did you mean plain?") > 0
+    assert run("transactions", held, "--topic", "plan").errors.find("did you mean plain?") > 0
     assert run("transactions", held, "--topic", "plain").text == "no transactions in 1 partition\n"

@@ -440,10 +440,12 @@ def ordered(work: Callable[[Item], Result], items: Iterator[Item], threads: int)
             yield item, work(item)
         return
 
+    is_ended = False
+
     def step(turn: Lock, next_turn: Lock) -> tuple[Item, Result] | None:
         with turn:
             try:
-                item = next(items, None)
+                item = None if is_ended else next(items, None)
             finally:
                 next_turn.release()
         return None if item is None else (item, work(item))
@@ -463,4 +465,6 @@ def ordered(work: Callable[[Item], Result], items: Iterator[Item], threads: int)
                 return
             yield done
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        # Not cancelled: a step that never runs hands no turn on, and one that a thread takes after it would wait for ever.
+        is_ended = True
+        pool.shutdown(wait=True)
