@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import shutil
 import struct
-import threading
-import time
-from collections.abc import Generator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +16,6 @@ import kafkalog
 from kafkalog.format.names import segment_file_name
 from kafkalog.format.reference import Record, encode_batch, encode_empty_batch, encode_message, encode_wrapper
 from kafkalog.format.snapshot import PRODUCERS, encode_snapshot
-from kafkalog.log import reading
 from kafkalog.log.report import ReadReport
 from kafkalog.tables.schemas import TABLES
 from tests.unit.small_logs import (
@@ -595,32 +589,3 @@ def test_a_side_file_that_cannot_be_read_is_an_error_or_a_line_in_the_report(suf
     logs = kafkalog.open(orders)
     read_rows(logs, table, on_damage="skip")
     assert [lost.file for lost in logs.report.dropped] == [str(path)]
-
-
-def test_a_read_that_ends_while_its_threads_take_what_is_next_does_not_hang(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A step that is cancelled hands no turn on: one that was taken after it would wait for ever."""
-
-    class Interleaved(ThreadPoolExecutor):
-        def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-            if cancel_futures:  # threads go on taking steps while these are cancelled one by one
-                self._work_queue.get_nowait().future.cancel()
-                time.sleep(0.2)
-            super().shutdown(wait, cancel_futures=cancel_futures)
-
-    monkeypatch.setattr(reading, "ThreadPoolExecutor", Interleaved)
-    monkeypatch.setattr(reading, "AHEAD", 4)
-    found: list[int] = []
-
-    def work(item: int) -> int:
-        time.sleep(0.05)
-        return item
-
-    def read() -> None:
-        with closing(cast("Generator[tuple[int, int]]", reading.ordered(work, iter(range(100)), 2))) as steps:
-            found.append(next(steps)[1])
-        found.append(-1)
-
-    thread = threading.Thread(target=read, daemon=True)
-    thread.start()
-    thread.join(20)
-    assert found == [0, -1]
