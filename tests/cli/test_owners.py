@@ -71,6 +71,19 @@ def test_a_copy_in_the_folder_of_a_third_user_belongs_to_that_user(job: crashes.
     assert wrong_owners(owned_below(out), SOMEBODY) == {}
 
 
+def test_a_copy_in_a_setgid_folder_of_another_user_is_made_and_keeps_the_bit(forks: Forks, place: Path) -> None:
+    write_segment(place / "data" / "orders-0", 0, made_batch(0))
+    give_away(place)
+    out = place / "out"
+    out.mkdir()
+    os.chown(out, SOMEBODY, SOMEBODY)
+    out.chmod(0o2755)
+    for folder in (out, out / "deeper" / "still"):
+        assert forks.run(["salvage", str(place / "data"), "--out", str(folder)]).code == 0
+        assert (folder / "orders-0").stat().st_mode & 0o7000 == 0o2000
+    assert wrong_owners(owned_below(out), SOMEBODY) == {}
+
+
 @pytest.mark.parametrize("mode", [0o755, 0o1777], ids=["root's", "everybody's"])
 def test_a_copy_in_a_folder_that_is_nobodys_in_particular_belongs_to_whom_the_original_does(
     forks: Forks, place: Path, mode: int

@@ -334,3 +334,23 @@ def test_a_root_s_file_linked_as_the_lock_stays_root_s(logs: Path, target: Path,
     take(logs, target)
     assert (outside / "precious").stat().st_uid == 0
     assert (outside / "precious").read_bytes() == b"precious"
+
+
+def test_a_folder_of_root_s_that_was_renamed_into_a_target_stays_root_s(logs: Path, target: Path) -> None:
+    if os.geteuid() != 0:
+        unavailable("only root can give a folder to another user")
+    (target / "_kafkalog").mkdir(0o700, parents=True)
+    os.chown(target, NOBODY, NOBODY)
+    take(logs, target)
+    assert (target / "_kafkalog").stat().st_uid == 0
+
+
+def test_a_folder_that_a_killed_run_of_root_s_had_not_given_away_is_given_by_the_next(logs: Path, target: Path) -> None:
+    if os.geteuid() != 0:
+        unavailable("only root can give a folder to another user")
+    (target / "_kafkalog").mkdir(parents=True)
+    (target / "_kafkalog").chmod(0o1700)  # as it is made, before it is given to its owner
+    os.chown(target, NOBODY, NOBODY)
+    take(logs, target)
+    found = (target / "_kafkalog").stat()
+    assert (found.st_uid, found.st_gid, found.st_mode & 0o7000) == (NOBODY, NOBODY, 0)

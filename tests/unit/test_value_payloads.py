@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from kafkalog.errors import UsageError
 from kafkalog.payloads.bounds import MAX_DEPTH, MAX_FIELDS
 from kafkalog.payloads.ddl import parse_schema, spell_schema
+from kafkalog.payloads.json import infer_type
 from kafkalog.payloads.values import Decoder, PayloadSpec, infer_schema, make_decoder, normalised
 from tests.conftest import require
 
@@ -396,3 +397,8 @@ def test_an_avro_schema_that_is_too_deep_or_too_wide_is_refused_with_the_limit()
         make_decoder(PayloadSpec("avro", '{"type":"array","items":"null"}'))
     with pytest.raises(UsageError, match="inside itself"):
         make_decoder(PayloadSpec("avro", record(0, '["null","R0"]')))
+
+
+def test_a_name_of_a_field_that_is_no_text_does_not_end_the_search_for_a_schema() -> None:
+    found = infer_type(pa.array([b'{"\xff":1}', b'{"id":1}'], pa.binary()))
+    assert found == pa.struct([("id", pa.int64())])

@@ -108,7 +108,7 @@ def infer_type(sample: pa.Array) -> pa.StructType:
     the fields of all together are too many.
     """
     merged, parsed_fields = None, 0
-    for kind in _inferred(_leading(sample.drop_null()), arrow_json.ParseOptions(newlines_in_values=True)):
+    for kind in _inferred(_leading(_in_utf8(sample.drop_null())), arrow_json.ParseOptions(newlines_in_values=True)):
         merged = kind if merged is None else _merged(merged, kind)
         parsed_fields += count_fields(kind)
         if parsed_fields > SAMPLE_FIELDS:
@@ -137,6 +137,23 @@ def _leading(sample: pa.Array) -> pa.Array:
     sample = sample.filter(pa.array(~too_deep(sample)))
     sizes = np.cumsum(pc.binary_length(sample).to_numpy(zero_copy_only=False).astype(np.int64))
     return sample.slice(0, int(np.searchsorted(sizes, SAMPLE_BYTES, side="right")))
+
+
+def _in_utf8(values: pa.Array) -> pa.Array:
+    """Those that are text at all: names of fields have to be."""
+    try:
+        values.cast(pa.string())
+        return values
+    except pa.ArrowInvalid:
+        return pa.array([value for value in values.to_pylist() if _is_utf8(value)], values.type)
+
+
+def _is_utf8(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _inferred(values: pa.Array, options: arrow_json.ParseOptions) -> Iterator[pa.StructType]:

@@ -122,9 +122,10 @@ def settle(descriptor: int, owner: Ownership) -> None:
     elif made.st_gid != owner.group:
         with suppress(OSError):
             os.fchown(descriptor, -1, owner.group)
-    if owner.mode is not None and stat.S_IMODE(made.st_mode) != owner.mode & 0o777:
+    inherited = made.st_mode & stat.S_ISGID if stat.S_ISDIR(made.st_mode) else 0  # of a setgid folder above
+    if owner.mode is not None and stat.S_IMODE(made.st_mode) != owner.mode & 0o777 | inherited:
         with suppress(PermissionError):  # where modes are not kept: the file is ours
-            os.fchmod(descriptor, owner.mode & 0o777)
+            os.fchmod(descriptor, owner.mode & 0o777 | inherited)
 
 
 def problem_of_new_files(folder: str) -> str:

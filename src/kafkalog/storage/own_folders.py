@@ -103,14 +103,17 @@ def require_unfinished(descriptor: int, above: os.stat_result, path: str) -> Non
     if _may_be_changed_by_others(above) and not is_unfinished(descriptor):
         raise refusal(path, "made for something else, and renamed by somebody who may write to the folder above")
     with suppress(PermissionError):  # where modes are not kept
-        os.fchmod(descriptor, UNFINISHED_MODE)
+        os.fchmod(descriptor, UNFINISHED_MODE | os.fstat(descriptor).st_mode & stat.S_ISGID)
 
 
 def is_unfinished(descriptor: int) -> bool:
     """Whether the open folder was made by us, and for unfinished work."""
-    status = os.fstat(descriptor)
-    is_marked = status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) == UNFINISHED_MODE
-    return is_marked or has_no_owners(descriptor)
+    return is_marked(os.fstat(descriptor)) or has_no_owners(descriptor)
+
+
+def is_marked(folder: os.stat_result) -> bool:
+    """Whether a folder is ours and has the mode of unfinished work; below a setgid folder every new one has that bit too."""
+    return folder.st_uid == os.geteuid() and stat.S_IMODE(folder.st_mode) & ~stat.S_ISGID == UNFINISHED_MODE
 
 
 def _may_be_changed_by_others(folder: os.stat_result) -> bool:

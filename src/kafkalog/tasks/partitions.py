@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from kafkalog.errors import KafkaLogError, Limits, NoLogs, StorageError, UsageError
+from kafkalog.errors import KafkaLogError, LimitExceeded, Limits, NoLogs, StorageError, UsageError
 from kafkalog.format import names
 from kafkalog.format.checkpoint import decode_partition_metadata
 from kafkalog.format.index import read_offset_index
@@ -73,6 +73,12 @@ def each_partition(
     for partition in partitions:
         try:
             result = work(partition)
+        except MemoryError:
+            short = LimitExceeded("memory-limit", file=partition.folder, expected="memory for its work", found="too little")
+            if on_failure is None or len(partitions) == 1:
+                raise short from None
+            on_failure(partition, short)
+            continue
         except KafkaLogError as error:
             is_hopeless = isinstance(error, OSError) and error.errno in HOPELESS
             if on_failure is None or len(partitions) == 1 or is_hopeless:

@@ -20,6 +20,8 @@ from itertools import groupby
 from typing import Any, Final
 
 from kafkalog.errors import StorageError
+from kafkalog.storage.making import current_umask
+from kafkalog.storage.own_folders import UNFINISHED_MODE, is_marked
 
 from ..errors import SparkSourceError
 from .places import NAME_BYTES, OWN_FOLDER, bad_target, busy, failed
@@ -298,7 +300,9 @@ class LocalTarget:
 
     def _enter(self, path: str, part: str, above: int, make: bool) -> int:
         try:
-            return os.open(part, FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=above)
+            descriptor = os.open(part, FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=above)
+            _hand_over_folder(descriptor, above)
+            return descriptor
         except FileNotFoundError:
             if not make:
                 raise
@@ -307,11 +311,9 @@ class LocalTarget:
                 raise
             raise self._odd(path, os.stat(part, dir_fd=above, follow_symlinks=False), "a folder") from None
         with suppress(FileExistsError):
-            os.mkdir(part, dir_fd=above)
+            os.mkdir(part, UNFINISHED_MODE if _is_for_another(above) else 0o777, dir_fd=above)
         os.fsync(above)
-        descriptor = self._enter(path, part, above, make=False)
-        _hand_over(descriptor, above)
-        return descriptor
+        return self._enter(path, part, above, make=False)
 
     def _open_file(self, path: str, folder: int, flags: int) -> int:
         """A descriptor of a regular file; SparkSourceError for anything else, links included."""
@@ -337,11 +339,25 @@ class LocalTarget:
         return bad_target(self._absolute(path), f"{kind} where an ingest has {expected}; look what it is, and remove it")
 
 
+def _is_for_another(folder: int) -> bool:
+    """Whether we are root in the folder of another user, who is to own what we make there."""
+    return os.geteuid() == 0 and os.fstat(folder).st_uid != 0
+
+
 def _hand_over(descriptor: int, folder: int) -> None:
-    """What root makes in somebody's target is of the owner of its folder, who goes on there. Only for what was made just now."""
+    """A file that root made just now in somebody's target is of the owner of its folder, who goes on there."""
     owner = os.fstat(folder)
-    if os.geteuid() == 0 and owner.st_uid != 0 and os.fstat(descriptor).st_uid == 0:
+    if _is_for_another(folder) and os.fstat(descriptor).st_uid == 0:
         os.fchown(descriptor, owner.st_uid, owner.st_gid)
+
+
+def _hand_over_folder(descriptor: int, above: int) -> None:
+    """The same of a folder, also of one that a killed run of root's left. Its mode marks it as made for this: any other folder
+    of root's may have been renamed to its name."""
+    if _is_for_another(above) and is_marked(found := os.fstat(descriptor)):
+        owner = os.fstat(above)
+        os.fchown(descriptor, owner.st_uid, owner.st_gid)
+        os.fchmod(descriptor, 0o777 & ~current_umask() | found.st_mode & stat.S_ISGID)
 
 
 def _is_there(name: str, folder: int) -> bool:
