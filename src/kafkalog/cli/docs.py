@@ -79,7 +79,7 @@ def _help_section(title: str, text: str) -> str:
 
 VERIFY_INTRODUCTION = """\
 `kafkalog verify PATH` and `kafkalog.verify(path)` check every file of a log against itself and against the others. Nothing is
-written, no broker is needed, and one may be running on the same files. What a broker leaves behind, after a clean shutdown or
+written, no broker is needed, and one may be running on the same files. What a broker leaves, after a clean shutdown or
 not, is not an error; what clients sent and the broker did not check may be one.
 
     for finding in kafkalog.verify("/var/lib/kafka/data"):

@@ -169,10 +169,10 @@ class _PartitionRead:
         window = scanned.window
         while window is not None and decoded is not None and decoded.left is not None:
             entries = np.arange(window.count) if scanned.entries is None else scanned.entries
-            behind = int(np.searchsorted(entries, decoded.left))
-            yield replace(scanned, entries=entries[:behind], problems=[], ends=False), decoded
+            done = int(np.searchsorted(entries, decoded.left))
+            yield replace(scanned, entries=entries[:done], problems=[], ends=False), decoded
             decoded.groups.clear()
-            scanned = replace(scanned, entries=entries[behind:], begins=False)
+            scanned = replace(scanned, entries=entries[done:], begins=False)
             decoded = self._decode_window(scanned, window, leave_large=False)
         yield scanned, decoded
 

@@ -152,10 +152,10 @@ class RecordDecoder:
         """All of these entries in as many calls as they need: each part, good until the next, with the entries that are done."""
         while len(entries):
             decoded = self.decode(window, entries)
-            behind = len(entries) if decoded.left is None else int(np.searchsorted(entries, decoded.left))
-            yield decoded, entries[:behind]
+            done = len(entries) if decoded.left is None else int(np.searchsorted(entries, decoded.left))
+            yield decoded, entries[:done]
             decoded.groups.clear()  # whoever still holds the part must not hold its records while the next one is decoded
-            entries = entries[behind:]
+            entries = entries[done:]
 
     def _can_check_on_the_way(self, window: Window) -> bool:
         """Whether the kernel that decodes can check as well, which is faster by the time that a walk through memory takes."""

@@ -122,12 +122,12 @@ class Recoder:
             return
         old = entries.magic < 2
         attributes = entries.attributes
-        anew = actions == ENCODED_ANEW
+        is_encoded = actions == ENCODED_ANEW
         columns = (
             actions,
-            np.where(anew, attributes & batch.CODEC_MASK if self.recoding.codec is None else self.recoding.codec, 0),
-            np.where(anew & (entries.magic > 0), attributes & batch.LOG_APPEND_TIME, 0),
-            np.where(anew, np.where(old, self.epochs_at(entries.last_offset), entries.leader_epoch), 0),
+            np.where(is_encoded, attributes & batch.CODEC_MASK if self.recoding.codec is None else self.recoding.codec, 0),
+            np.where(is_encoded & (entries.magic > 0), attributes & batch.LOG_APPEND_TIME, 0),
+            np.where(is_encoded, np.where(old, self.epochs_at(entries.last_offset), entries.leader_epoch), 0),
             old & (attributes & batch.CODEC_MASK != 0) & (self.recoding.batch_bytes is None),
         )
         kinds = np.stack([column.astype(np.int64) for column in columns])

@@ -1,4 +1,4 @@
-"""How far a stream is behind its logs, from what Spark reports of each micro-batch.
+"""How far a stream lags its logs, from what Spark reports of each micro-batch.
 
 Spark's own Kafka source reports this as `metrics` of its progress. A source that is written in Python cannot: Spark asks only
 streams of the JVM that implement `ReportsSourceMetrics`, and its stream for Python sources does not (4.2.1 and 4.3.0). All

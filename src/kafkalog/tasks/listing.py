@@ -62,8 +62,8 @@ class PartitionListing:
     unreadable: bool = False  # one of the problems is that storage would not give something
 
     def __repr__(self) -> str:
-        told = {"state": self.state, "size": self.size, "start_offset": self.start_offset, "end_offset": self.end_offset}
-        facts = ", ".join(f"{name}={value!r}" for name, value in told.items() if value not in ("", None))
+        shown = {"state": self.state, "size": self.size, "start_offset": self.start_offset, "end_offset": self.end_offset}
+        facts = ", ".join(f"{name}={value!r}" for name, value in shown.items() if value not in ("", None))
         problems = f", {len(self.problems)} problems" if self.problems else ""
         return f"PartitionListing({self.topic}-{self.partition}, {facts}{problems})"
 

@@ -241,7 +241,7 @@ def settle_interrupted(fs: Fs, folder: str, config: LogConfig, now_ms: int) -> N
 def told_as_storage_errors(
     failures: Callable[[], Iterable[OSError | None]] = lambda: (), way_on: Callable[[], str] = lambda: ""
 ) -> Iterator[None]:
-    """A failing disk under the engine is told as one under any other command; what the log refuses stays a LogRefusal.
+    """A failing disk under the engine is reported as one under any other command; what the log refuses stays a LogRefusal.
 
     `failures` are those that logs remember: after one they do nothing more. `way_on` says what to do then.
     """
@@ -256,12 +256,12 @@ def told_as_storage_errors(
         raise _storage_error(f"{error.filename or 'the log'}: {error.strerror or error}", error, way_on()) from error
 
 
-def _storage_error(told: str, cause: OSError | None, way_on: str) -> StorageError:
-    """`told` without the number of the error, and with what can be done about it."""
+def _storage_error(said: str, cause: OSError | None, way_on: str) -> StorageError:
+    """`said` without the number of the error, and with what can be done about it."""
     if cause is None or not cause.errno:
-        return StorageError(told + way_on)
+        return StorageError(said + way_on)
     reason = os.strerror(cause.errno)
-    what = told.removesuffix(f": {cause}").removesuffix(f": {reason}")
+    what = said.removesuffix(f": {cause}").removesuffix(f": {reason}")
     path, _, action = what.partition(": ")
     try:
         with writing(path, action or "cannot be read or written"):

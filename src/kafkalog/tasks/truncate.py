@@ -32,11 +32,11 @@ class Truncation:
         return {"to_offset": self.to_offset}
 
     def plan(self, log: PartitionLog, checkpoints: Checkpoints) -> dict[str, Any]:
-        behind = [segment.base_offset for segment in log.segments if segment.base_offset > self.to_offset]
+        after = [segment.base_offset for segment in log.segments if segment.base_offset > self.to_offset]
         held = self.to_offset if log.log_start_offset <= self.to_offset < log.log_end_offset else None
         self._truncate(log)
         is_early = held is not None and log.log_end_offset < held
-        return {"segments_behind": behind, **({"asked_offset": held} if is_early else {})}
+        return {"segments_behind": after, **({"asked_offset": held} if is_early else {})}
 
     def _truncate(self, log: PartitionLog) -> None:
         """Where a batch goes as a whole, Kafka takes the log to end at the offset all the same until it is opened again."""

@@ -42,7 +42,7 @@ def check_empty_batches(entries: EntryTable, file: str, partition: Partition) ->
     for row in np.flatnonzero(wrong).tolist():
         found = f"{entries.size[row] - batch.HEADER_SIZE} bytes"
         yield make_finding(
-            "count", file, partition, place_of(entries.header(row)), expected="nothing behind the header", found=found
+            "count", file, partition, place_of(entries.header(row)), expected="nothing after the header", found=found
         )
 
 

@@ -487,8 +487,8 @@ def _slices(plan: PartitionPlan, target: int) -> Iterator[FileSlice]:
             return
         skip = _skipped_bytes(plan, segment)
         for piece in cut(partition, segment, target):
-            behind = not plan.end.is_open and Cursor(segment.base_offset, piece.start) > plan.end.cursor
-            if piece.stop > skip and not behind:
+            is_past = not plan.end.is_open and Cursor(segment.base_offset, piece.start) > plan.end.cursor
+            if piece.stop > skip and not is_past:
                 cut_off = piece.start < skip
                 first_offset = max(piece.first_offset, plan.start_offset) if cut_off else piece.first_offset
                 yield replace(piece, start=max(piece.start, skip), first_offset=first_offset)

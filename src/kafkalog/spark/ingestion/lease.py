@@ -1,7 +1,7 @@
 """Who may work on an object store: a lease, renewed while its holder lives.
 
 No clock is compared with another. Whoever finds the lease held looks whether it changes: a holder that lives renews it every few
-seconds, and one that has not done so for LEASE_SECONDS is dead, or so far behind that it will find out. The lease saves two runs
+seconds, and one that has not done so for LEASE_SECONDS is dead, or so late that it will find out. The lease saves two runs
 from doing the same work; that they do not both count is up to the commit, which only one of them can publish.
 """
 

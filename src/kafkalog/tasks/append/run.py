@@ -307,9 +307,9 @@ class _Append:
         self.result.state = "already there"
         self.result.records = sum(int(known.source.get("records", 0)) for known in there)
         if len(jobs) == 1 and len(there) == len(there[0].job.request["sources"]):
-            told = there[0].job.result
-            self.result.records = told["records"]
-            self.result.partitions = [PartitionAppend(**part) for part in told["partitions"]]
+            earlier = there[0].job.result
+            self.result.records = earlier["records"]
+            self.result.partitions = [PartitionAppend(**part) for part in earlier["partitions"]]
         return self.result
 
     def _begin(self, logs: _Logs) -> Job:
