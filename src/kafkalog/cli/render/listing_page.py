@@ -6,12 +6,12 @@ import os
 from collections.abc import Iterator, Sequence
 
 from kafkalog.format.batch import MAX_MAGIC
+from kafkalog.format.quantities import disk_text, moment_text, plural, size_text
 from kafkalog.tasks.listing import Listing, PartitionListing, TopicListing
 from kafkalog.tasks.partition_summary import FormatShare
 
 from .escape import printable
 from .grid import grid, least_width
-from .quantities import disk_text, moment_text, plural, size_text
 from .style import BOLD, RED, Style
 
 UNKNOWN = "-"

@@ -6,12 +6,12 @@ import os
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from kafkalog.format.quantities import disk_text, moment_text, plural, size_text
 from kafkalog.tasks.profile.result import Compaction, Count, Distribution, Estimate, Item, PinnedSegment, Profile, Ranking
 
 from .cells import EMPTY_TEXT, TEXT_ENCODINGS
 from .escape import printable
 from .grid import grid, least_width
-from .quantities import disk_text, moment_text, plural, size_text
 from .style import BOLD, Style
 from .text import ELLIPSIS
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from kafkalog.format.quantities import plural, size_text, span_text
 from kafkalog.log.transactions import Transaction
 from kafkalog.tasks.transactions import MAX_TRANSACTION_MS, STATES, PartitionTransactions, abort_command, age_ms
 
 from .escape import printable
 from .grid import grid
-from .quantities import plural, size_text, span_text
 from .style import BOLD, RED, Style
 
 PARTITION_HEADS = ("partition", *STATES, "start", "LSO", "end", "behind", "held back by")

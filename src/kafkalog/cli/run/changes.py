@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from kafkalog.errors import UsageError
+from kafkalog.format.quantities import plural
 from kafkalog.kernels._jit import announce_compilation
 from kafkalog.log.report import ReadReport
 from kafkalog.tasks.convert import ConvertResult
@@ -21,7 +22,6 @@ from kafkalog.tasks.partitions import chosen_partitions
 from ..failure import CLEAN, DAMAGE, USAGE, Failures
 from ..render.escape import printable
 from ..render.progress import ReadProgress
-from ..render.quantities import plural
 
 Result = TypeVar("Result", ConvertResult, MaintenanceResult)
 PLACE = ("out", "in_place", "dry_run", "topics", "partitions")

@@ -1,4 +1,4 @@
-"""Numbers for people: counts with their nouns, bytes, durations."""
+"""Numbers as people read them: counts with their nouns, bytes, durations. Used by `repr` of results and by the command line."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from itertools import pairwise
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 SPANS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000))
-
-
 LAST_SECOND = 253_402_300_799  # of the year 9999
 
 
