@@ -21,7 +21,8 @@ DOCS_ARGS ?=
 DOCS_MODULE ?= kafkalog.cli.docs
 LOWEST_VENV ?= build/lowest
 LOWEST_EXTRAS := test avro s3
-LOWEST_TESTS := tests/unit tests/property tests/tidy tests/golden/test_golden.py
+LOWEST_LAYERS := format kernels codecs payloads storage segment log tables tasks
+LOWEST_TESTS := $(addprefix tests/,$(LOWEST_LAYERS) property tidy golden/test_golden.py)
 LOWEST_ARGS ?=
 comma := ,
 SOURCES := src tests $(wildcard benchmarks)
@@ -81,23 +82,23 @@ bench-spark: $(SPARK_READY)  ## Spark benchmarks against Spark's own Kafka sourc
 	$(RUN) -m benchmarks.spark $(BENCH_ARGS)
 
 damage: $(READY)  ## the whole damage campaign, reading and verify: every bit, every cut
-	$(RUN) -m tests.damage.campaign $(DAMAGE_ARGS)
-	$(RUN) -m tests.interop.hostile
-	$(RUN) -m tests.interop.tools.dump_campaign
+	$(RUN) -m tests.campaigns.damage.run $(DAMAGE_ARGS)
+	$(RUN) -m tests.campaigns.hostile_bytes
+	$(RUN) -m tests.campaigns.damaged_dumps
 
 kills: $(SPARK_READY)  ## 200 ingests killed at random moments, and what the next run makes of it
-	$(RUN) -m tests.spark.ingest_kills $(KILLS_ARGS)
+	$(RUN) -m tests.campaigns.ingest_kills $(KILLS_ARGS)
 
 s3: $(READY)  ## 200 ingests to an object store killed, 100 pairs of them set upon each other
-	$(RUN) -m tests.spark.s3_campaign $(S3_ARGS)
+	$(RUN) -m tests.campaigns.object_store $(S3_ARGS)
 
 living: $(SPARK_READY)  ## ingests, streams and verifies beside a broker at work (LIVING_ARGS="--ingests 200 --seconds 120")
-	$(RUN) -m tests.living.campaign $(LIVING_ARGS)
+	$(RUN) -m tests.campaigns.living_broker.run $(LIVING_ARGS)
 
 crashes: $(READY)  ## what writes under every power cut, sync left out, error, kill and on a full disk (CRASHES_ARGS="append compact")
-	$(RUN) -m tests.damage.crashes $(CRASHES_ARGS)
-	$(RUN) -m tests.damage.interruptions $(CRASHES_ARGS)
-	$(RUN) -m tests.damage.full_disk $(CRASHES_ARGS)
+	$(RUN) -m tests.campaigns.crashes.power_cuts $(CRASHES_ARGS)
+	$(RUN) -m tests.campaigns.crashes.interruptions $(CRASHES_ARGS)
+	$(RUN) -m tests.campaigns.crashes.full_disk $(CRASHES_ARGS)
 
 fuzz: $(READY)  ## the fuzzers
 	$(RUN) -m tests.fuzz.run $(FUZZ_ARGS)

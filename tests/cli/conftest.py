@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from kafkalog.cli.demo import make_logs
+from tests.cli.forks import Forks
 from tests.cli.runner import Ended, Run, own_lines
 from tests.cli.users import COPYING, IN_PLACE, READING, arguments_of, make_log_directory
 from tests.conftest import require_root
-from tests.damage.forks import Forks
 
 
 @pytest.fixture(scope="session")

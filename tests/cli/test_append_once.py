@@ -14,8 +14,8 @@ import pytest
 
 from kafkalog import append
 from kafkalog.tasks.append import job as jobs
-from tests.unit.small_logs import read_offsets, read_rows
-from tests.unit.test_salvage import tree
+from tests.builders.small_logs import read_offsets, read_rows
+from tests.tasks.test_salvage import tree
 
 from .runner import COMMAND, Run
 

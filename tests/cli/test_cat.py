@@ -23,8 +23,8 @@ from kafkalog.cli.render.cells import JSON_ENCODINGS
 from kafkalog.cli.render.escape import json_string
 from kafkalog.format.reference import Record, encode_batch
 from kafkalog.tasks.cat import decoding, matching
+from tests.builders.small_logs import made_batch, made_records, marker, transactional_batch, write_segment
 from tests.cli.runner import COMMAND, Run, batch_of, run_on_terminal, write_topic
-from tests.unit.small_logs import made_batch, made_records, marker, transactional_batch, write_segment
 
 HERE = Path(__file__).resolve()
 NAMES = ["topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers"]

@@ -10,9 +10,9 @@ import pytest
 from click.shell_completion import BashComplete
 
 from kafkalog.cli.main import kafkalog
+from tests.builders.small_logs import made_batch, write_segment
 from tests.cli.runner import COMMAND
 from tests.conftest import require
-from tests.unit.small_logs import made_batch, write_segment
 
 SHELLS = ("bash", "zsh", "fish")
 

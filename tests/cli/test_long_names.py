@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders.small_logs import read_offsets
 from tests.cli.runner import Run
 from tests.cli.users import COPYING, IN_PLACE, arguments_of, make_log_directory
-from tests.unit.small_logs import read_offsets
 
 LONGEST = 249  # of the names of topics
 

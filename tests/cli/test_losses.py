@@ -12,8 +12,8 @@ import pytest
 
 from kafkalog.format.names import segment_file_name
 from kafkalog.storage.local import LocalFile, LocalStore, storage_error
-from tests.unit.small_logs import made_batch, read_offsets, write_segment
-from tests.unit.test_salvage import damaged, tree
+from tests.builders.small_logs import made_batch, read_offsets, write_segment
+from tests.tasks.test_salvage import damaged, tree
 
 from .runner import Run, run_on_terminal
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.forks import Forks
 from tests.cli.users import (
     COPYING,
     IN_PLACE,
@@ -18,7 +19,6 @@ from tests.cli.users import (
     owned_below,
 )
 from tests.conftest import NOBODY
-from tests.damage.forks import Forks
 
 STORAGE_ERROR = 4
 SOMEBODY = 1234

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from kafkalog.storage.simulated import SimulatedFs
+from tests.builders.small_logs import made_batch, write_segment
+from tests.campaigns.crashes import power_cuts
+from tests.campaigns.crashes.interruptions import Disturbed, put_files
+from tests.cli.forks import Forks
 from tests.cli.users import Owned, content_below, owned_below
 from tests.conftest import NOBODY, require
-from tests.damage import crashes
-from tests.damage.forks import Forks
-from tests.damage.interruptions import Disturbed, put_files
-from tests.unit.small_logs import made_batch, write_segment
 
-JOBS = [pytest.param(job, id=job.name) for job in crashes.all_jobs()]
+JOBS = [pytest.param(job, id=job.name) for job in power_cuts.all_jobs()]
 COPIES = [param for param in JOBS if param.id in ("salvage", "compact-out", "append-new")]
 SOMEBODY = 1234
 FILE_MODE, FOLDER_MODE = 0o600, 0o750
@@ -45,7 +45,7 @@ def open_files(found: dict[str, Owned]) -> dict[str, Owned]:
 
 
 @pytest.mark.parametrize("job", JOBS)
-def test_what_root_writes_belongs_to_the_owner_of_the_logs(job: crashes.Job, forks: Forks, place: Path) -> None:
+def test_what_root_writes_belongs_to_the_owner_of_the_logs(job: power_cuts.Job, forks: Forks, place: Path) -> None:
     put_files(job.files(), place)
     give_away(place)
     os.chown(place, NOBODY, NOBODY)
@@ -60,7 +60,7 @@ def test_what_root_writes_belongs_to_the_owner_of_the_logs(job: crashes.Job, for
 
 
 @pytest.mark.parametrize("job", COPIES)
-def test_a_copy_in_the_folder_of_a_third_user_belongs_to_that_user(job: crashes.Job, forks: Forks, place: Path) -> None:
+def test_a_copy_in_the_folder_of_a_third_user_belongs_to_that_user(job: power_cuts.Job, forks: Forks, place: Path) -> None:
     put_files(job.files(), place)
     give_away(place)
     out = place / ("rescued" if job.name == "salvage" else "new")
@@ -181,7 +181,7 @@ def test_links_swapped_in_all_the_time_lead_root_nowhere(forks: Forks, place: Pa
 
 
 @pytest.mark.parametrize("job", JOBS)
-def test_a_power_cut_at_any_step_leaves_nothing_of_roots_under_its_name(job: crashes.Job) -> None:
+def test_a_power_cut_at_any_step_leaves_nothing_of_roots_under_its_name(job: power_cuts.Job) -> None:
     """The owner of a file comes with its name, so what holds of all names at all times holds of every image."""
     wrong: set[str] = set()
 
@@ -197,7 +197,7 @@ def test_a_power_cut_at_any_step_leaves_nothing_of_roots_under_its_name(job: cra
 
 @pytest.mark.slow
 @pytest.mark.parametrize("job", JOBS)
-def test_a_kill_at_any_system_call_leaves_nothing_of_roots_under_its_name(job: crashes.Job, forks: Forks) -> None:
+def test_a_kill_at_any_system_call_leaves_nothing_of_roots_under_its_name(job: power_cuts.Job, forks: Forks) -> None:
     require("strace")
     disturbed = Disturbed(job, forks, owner=NOBODY)
     giving = [call for call in disturbed.calls() if call.name in ("fchown", "fchmod", "linkat")]

@@ -17,8 +17,8 @@ from kafkalog.tasks import profile as task
 from kafkalog.tasks.profile import entry_counts as entries
 from kafkalog.tasks.profile import keys, retention, saving
 from kafkalog.tasks.profile import record_counts as records
+from tests.builders.small_logs import FIRST_TIME, compress, made_batch, write_segment
 from tests.cli.runner import COMMAND, Run, run_on_terminal, without_styles
-from tests.unit.small_logs import FIRST_TIME, compress, made_batch, write_segment
 
 NOW = FIRST_TIME + 3_600_000
 FULL, BAR = "█", "▏▎▍▌▋▊▉█"

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from kafkalog.format.names import segment_file_name
-from tests.unit.small_logs import made_batch, read_offsets, write_segment
-from tests.unit.test_salvage import damaged, tree
+from tests.builders.small_logs import made_batch, read_offsets, write_segment
+from tests.tasks.test_salvage import damaged, tree
 
 from .runner import COMMAND, Ended, Run, own_lines, run_child
 

@@ -9,8 +9,8 @@ import pytest
 
 from kafkalog.cli.commands import transactions as command
 from kafkalog.tasks import transactions as task
+from tests.builders.small_logs import FIRST_TIME, made_batch, marker, transactional_batch, write_segment
 from tests.cli.runner import Run, run_on_terminal
-from tests.unit.small_logs import FIRST_TIME, made_batch, marker, transactional_batch, write_segment
 
 NOW = FIRST_TIME + 3_600_000
 

@@ -17,8 +17,8 @@ from kafkalog.cli.commands import verify as command
 from kafkalog.cli.render.writers import FORMATS
 from kafkalog.errors import SEVERITIES
 from kafkalog.tables.schemas import FINDINGS
+from tests.builders.small_logs import made_batch, write_segment
 from tests.cli.runner import COMMAND, Run, run_on_terminal
-from tests.unit.small_logs import made_batch, write_segment
 
 
 @pytest.fixture

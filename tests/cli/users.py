@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.unit.small_logs import made_batch, write_segment
+from tests.builders.small_logs import made_batch, write_segment
 
 READING = ("ls", "cat", "verify", "profile")
 IN_PLACE = ("recover", "compact", "convert", "truncate", "retain", "reindex", "append")

@@ -17,8 +17,7 @@ from kafkalog.format.batch import MIN_RECORD_SIZE
 from kafkalog.format.reference import Record, encode_batch, encode_message
 from kafkalog.format.snapshot import encode_snapshot
 from kafkalog.format.varint import encode_varint
-
-from .hostile_batches import make_batch, make_record, repair_crc
+from tests.campaigns.damage.hostile_batches import make_batch, make_record, repair_crc
 
 MILLION = 1_000_000
 TIMESTAMP = 1_700_000_000_000

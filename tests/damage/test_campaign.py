@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.damage.campaign import cells, run_here, run_threat
-from tests.damage.golden_set import BATCHES, VARIANTS, golden_segment, golden_set
-from tests.damage.outcome import read, rows, table_of, warm_up
-from tests.damage.tally import Tally
-from tests.damage.threats import THREATS
+from tests.campaigns.damage.golden_set import BATCHES, VARIANTS, golden_segment, golden_set
+from tests.campaigns.damage.outcome import read, rows, table_of, warm_up
+from tests.campaigns.damage.run import cells, run_here, run_threat
+from tests.campaigns.damage.tally import Tally
+from tests.campaigns.damage.threats import THREATS
 
 
 @pytest.fixture(scope="module", autouse=True)

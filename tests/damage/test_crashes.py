@@ -1,4 +1,4 @@
-"""The short form of crashes.py and interruptions.py: power cuts and failing steps whole, of all else a part."""
+"""The short form of power_cuts.py and interruptions.py: power cuts and failing steps whole, of all else a part."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.campaigns.crashes import full_disk, power_cuts, write_jobs
+from tests.campaigns.crashes.interruptions import Disturbed
+from tests.cli.forks import Forks
 from tests.conftest import require, unavailable
 
-from . import crashes, full_disk, write_crashes
-from .forks import Forks
-from .interruptions import Disturbed
-
-JOBS = [pytest.param(job, id=job.name) for job in crashes.all_jobs()]
+JOBS = [pytest.param(job, id=job.name) for job in power_cuts.all_jobs()]
 
 
 @pytest.fixture(scope="module")
@@ -27,36 +26,36 @@ def forks() -> Iterator[Forks]:
 
 
 @pytest.mark.parametrize("job", JOBS)
-def test_a_power_cut_before_any_step_leaves_old_or_new_and_a_second_run_completes(job: crashes.Job) -> None:
-    images, wrong = crashes.power_cuts(job, rerun_every=32, every_image=3)
+def test_a_power_cut_before_any_step_leaves_old_or_new_and_a_second_run_completes(job: power_cuts.Job) -> None:
+    images, wrong = power_cuts.power_cuts(job, rerun_every=32, every_image=3)
     assert images > 500
     assert wrong == []
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
 @pytest.mark.parametrize("job", JOBS)
-def test_a_failing_step_is_told_and_a_second_run_completes(job: crashes.Job, number: int) -> None:
-    steps, wrong = crashes.failing_steps(job, number)
+def test_a_failing_step_is_told_and_a_second_run_completes(job: power_cuts.Job, number: int) -> None:
+    steps, wrong = power_cuts.failing_steps(job, number)
     assert steps > 30
     assert wrong == []
 
 
 def test_a_new_topic_that_fails_between_two_partitions_is_completed_by_a_second_run() -> None:
-    steps, wrong = crashes.failing_steps(write_crashes.TOPIC, errno.ENOSPC)
+    steps, wrong = power_cuts.failing_steps(write_jobs.TOPIC, errno.ENOSPC)
     assert steps > 30
     assert wrong == []
 
 
 @pytest.mark.parametrize("job", JOBS)
-def test_every_sync_is_needed(job: crashes.Job) -> None:
-    syncs = [sync for sync in crashes.syncs_of(job) if sync.number not in job.excused]
-    assert crashes.unneeded_syncs(job, syncs[4::6]) == []
+def test_every_sync_is_needed(job: power_cuts.Job) -> None:
+    syncs = [sync for sync in power_cuts.syncs_of(job) if sync.number not in job.excused]
+    assert power_cuts.unneeded_syncs(job, syncs[4::6]) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("job", JOBS)
 def test_a_command_disturbed_at_any_system_call_leaves_old_or_new_and_a_second_run_completes(
-    job: crashes.Job, forks: Forks
+    job: power_cuts.Job, forks: Forks
 ) -> None:
     disturbed = Disturbed(job, forks)
     calls = disturbed.calls()
@@ -70,7 +69,7 @@ def test_a_command_disturbed_at_any_system_call_leaves_old_or_new_and_a_second_r
 
 
 def test_a_call_at_which_a_command_is_killed_does_not_happen(forks: Forks) -> None:
-    disturbed = Disturbed(crashes.all_jobs()[0], forks)
+    disturbed = Disturbed(power_cuts.all_jobs()[0], forks)
     made = [call for call in disturbed.calls() if call.name == "mkdir"]
     left = [disturbed.send(signal.SIGKILL, call).folders - {"/broken", "/broken/orders-0"} for call in made]
     assert left == [set(), {"/rescued"}]

@@ -16,7 +16,8 @@ from kafkalog.log.folders import find_partitions
 from kafkalog.log.reading import ReadOptions
 from kafkalog.log.report import ReadReport
 from kafkalog.tables.records import record_batches
-from tests.damage.golden_set import (
+from tests.builders.memory_store import MemoryFile, MemoryStore
+from tests.campaigns.damage.golden_set import (
     BASE_OFFSET,
     FIRST_TIMESTAMP,
     FOLDER,
@@ -27,9 +28,8 @@ from tests.damage.golden_set import (
     golden_segment,
     segment_path,
 )
-from tests.damage.hostile_batches import make_batch, make_record, repair_crc
-from tests.damage.memory_store import MemoryFile, MemoryStore
-from tests.damage.outcome import SCHEMA, Outcome, read
+from tests.campaigns.damage.hostile_batches import make_batch, make_record, repair_crc
+from tests.campaigns.damage.outcome import SCHEMA, Outcome, read
 
 PRODUCER_ID_POSITION, MAX_TIMESTAMP_POSITION, EPOCH_POSITION = 43, 35, 12
 

@@ -1,4 +1,4 @@
-"""The short form of crashes.py: fewer images of fewer cuts, each kind of sync left out, every step failing."""
+"""The short form of engine_power_cuts.py: fewer images of fewer cuts, each kind of sync left out, every step failing."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import os
 import pytest
 
 from kafkalog.engine.config import LogConfig
-
-from . import crashes
+from tests.campaigns.crashes import engine_power_cuts
 
 # Of a snapshot, and of the mark of a clean shutdown, only the name counts: a damaged snapshot is made anew from the log.
 SYNCS = [
@@ -23,9 +22,9 @@ SYNCS = [
 ]
 
 
-@pytest.mark.parametrize("config", [crashes.CONFIG, crashes.PREALLOCATED], ids=["plain", "preallocated"])
+@pytest.mark.parametrize("config", [engine_power_cuts.CONFIG, engine_power_cuts.PREALLOCATED], ids=["plain", "preallocated"])
 def test_after_a_power_cut_the_log_opens_and_holds_what_was_durable(config: LogConfig) -> None:
-    images, wrong = crashes.power_cuts(every_cut=5, every_image=5, config=config)
+    images, wrong = engine_power_cuts.power_cuts(every_cut=5, every_image=5, config=config)
     assert images > 200
     assert wrong == []
 
@@ -33,7 +32,7 @@ def test_after_a_power_cut_the_log_opens_and_holds_what_was_durable(config: LogC
 @pytest.mark.parametrize("sync", SYNCS, ids=lambda sync: " ".join(sync))
 def test_every_kind_of_sync_is_needed(sync: tuple[str, str]) -> None:
     action, ending = sync
-    _, wrong = crashes.power_cuts(
+    _, wrong = engine_power_cuts.power_cuts(
         every_image=5,
         skipped=lambda done, path: done == action and (path == ending or os.path.basename(path).endswith(ending)),
         first_only=True,
@@ -43,6 +42,6 @@ def test_every_kind_of_sync_is_needed(sync: tuple[str, str]) -> None:
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
 def test_a_failing_step_is_told_and_what_was_durable_stays(number: int) -> None:
-    steps, wrong = crashes.failing_steps(number, every=3)
+    steps, wrong = engine_power_cuts.failing_steps(number, every=3)
     assert steps > 300
     assert wrong == []

@@ -31,7 +31,7 @@ with atheris.instrument_imports(include=["kafkalog"]):
     from kafkalog.log.report import ReadReport
     from kafkalog.tables.records import record_batches
     from kafkalog.tables.schemas import find_table
-    from tests.damage.memory_store import MemoryStore
+    from tests.builders.memory_store import MemoryStore
     from tests.fuzz.seeds import seeds
     from tests.property.oracle import (
         LIMITS,

@@ -17,11 +17,11 @@ from kafkalog.format import batch, message
 from kafkalog.format.reference import Record
 from kafkalog.segment.columns import RAW_HEADERS_TYPE
 from kafkalog.segment.encode import encode_batches, encode_messages
-from tests.interop import hostile
+from tests.campaigns import hostile_bytes
 from tests.interop.kafka import NEWEST, VERSIONS, KafkaPeer, Refused, open_peer
 
 ALL_IN_ONE = {"batch_bytes": (1 << 31) - 1}
-FORMATS = hostile.FORMATS
+FORMATS = hostile_bytes.FORMATS
 SAMPLED_CASES = 3000
 
 
@@ -180,17 +180,17 @@ def test_an_offset_before_its_batch_gets_the_sequence_that_kafka_computes(kafka:
     data = _encoded([Record(5, 0, None, b"v"), Record(6, 0, None, b"w")], 2, 0, producer_id=1, producer_epoch=0, base_sequence=9)
     position = batch.HEADER_SIZE + 3  # offset_delta of the first record, behind length, attributes and timestamp_delta
     assert data[position] == 0
-    changed = hostile.with_crc(data[:position] + b"\x01" + data[position + 1 :])
-    comparison = hostile.Comparison(kafka, tmp_path)
-    comparison.compare(hostile.Case(2, 0, "payload", "offset_delta -1", changed))
+    changed = hostile_bytes.with_crc(data[:position] + b"\x01" + data[position + 1 :])
+    comparison = hostile_bytes.Comparison(kafka, tmp_path)
+    comparison.compare(hostile_bytes.Case(2, 0, "payload", "offset_delta -1", changed))
     assert (comparison.both_accept, comparison.different_records) == (1, [])
 
 
 def test_hostile_bytes_under_a_right_checksum_never_give_us_other_records_than_kafka(tmp_path: Path) -> None:
-    """A sample of the cases; `python -m tests.interop.hostile` runs them all."""
-    cases = [case for magic, codec in FORMATS for case in hostile.iter_cases(magic, codec)]
+    """A sample of the cases; `python -m tests.campaigns.hostile_bytes` runs them all."""
+    cases = [case for magic, codec in FORMATS for case in hostile_bytes.iter_cases(magic, codec)]
     with open_peer(NEWEST) as peer:
-        comparison = hostile.Comparison(peer, tmp_path)
+        comparison = hostile_bytes.Comparison(peer, tmp_path)
         for case in random.Random(4).sample(cases, SAMPLED_CASES):
             comparison.compare(case)
     assert comparison.both_accept > SAMPLED_CASES // 20

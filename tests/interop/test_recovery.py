@@ -20,11 +20,11 @@ from kafkalog.segment.build import DEFAULT_INTERVAL_BYTES
 from kafkalog.storage import open_store
 from kafkalog.tasks.partitions import find_index_interval
 from kafkalog.tasks.salvage import salvage
+from tests.builders.small_logs import made_batch, marker, transactional_batch, write_segment
 from tests.conftest import require, unavailable
 from tests.golden.sets import eras
 from tests.interop.live.broker import resolve_jars
 from tests.interop.live.recovery import recover
-from tests.unit.small_logs import made_batch, marker, transactional_batch, write_segment
 
 pytestmark = pytest.mark.slow
 

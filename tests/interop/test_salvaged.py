@@ -8,9 +8,9 @@ import pytest
 
 from kafkalog.errors import StorageError
 from kafkalog.tasks.reindex import ReindexOptions, reindex
+from tests.campaigns.zeroed_page import compare
 from tests.conftest import require, unavailable
 from tests.interop.live.broker import resolve_jars, running_broker
-from tests.interop.zeroed_page import compare
 
 pytestmark = pytest.mark.slow
 

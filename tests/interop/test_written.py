@@ -18,10 +18,10 @@ import pytest
 
 import kafkalog
 from kafkalog.tasks.salvage import salvage
+from tests.builders.small_logs import FIRST_TIME
 from tests.conftest import require, unavailable
 from tests.interop.live.broker import NEWEST, ROOT, resolve_jars, running_broker
 from tests.interop.live.clients import MORE, value_of
-from tests.unit.small_logs import FIRST_TIME
 
 pytestmark = pytest.mark.slow
 

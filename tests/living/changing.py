@@ -14,8 +14,8 @@ from kafkalog.format.checkpoint import PartitionMetadata, encode_partition_metad
 from kafkalog.format.reference import Record, encode_batch
 from kafkalog.storage.local import LocalStore
 from kafkalog.storage.store import ByteSource
+from tests.builders.small_logs import FIRST_TIME, write_segment
 from tests.spark.ingested import read_table
-from tests.unit.small_logs import FIRST_TIME, write_segment
 
 Row = tuple[int, bytes]
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders.small_logs import write_segment
 from tests.living.changing import batch_of, rows_of, superseded_rows, table_rows, truncate, write_log, write_on
 from tests.spark.ingested import take
-from tests.unit.small_logs import write_segment
 
 pytestmark = pytest.mark.timeout(120)
 

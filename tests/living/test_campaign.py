@@ -23,7 +23,7 @@ def test_beside_a_living_broker_nothing_is_lost_doubled_or_wrong(tmp_path: Path)
     if problem is not None:
         unavailable(problem)
     sizes = [part for name, value in SIZES.items() for part in (f"--{name}", str(value))]
-    command = [sys.executable, "-m", "tests.living.campaign", "--without-spark", "--folder", str(tmp_path), *sizes]
+    command = [sys.executable, "-m", "tests.campaigns.living_broker.run", "--without-spark", "--folder", str(tmp_path), *sizes]
     # A process of its own: its clients have threads and warnings of their own.
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS, check=False)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders.small_logs import write_segment
 from tests.conftest import require
 from tests.living.changing import StreamReader, batch_of, rows_of, when_opened
 from tests.living.test_cleaned_after_planning import planned_rows, write_three_segments
-from tests.unit.small_logs import write_segment
 
 
 @pytest.fixture

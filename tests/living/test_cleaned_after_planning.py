@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from kafkalog.spark.ingestion import task_writing as writing
+from tests.builders.small_logs import write_segment
 from tests.conftest import require
 from tests.living.changing import Row, StreamReader, batch_of, rows_of, table_rows, write_log
 from tests.spark.ingested import take
-from tests.unit.small_logs import write_segment
 
 
 def write_three_segments(folder: Path) -> None:

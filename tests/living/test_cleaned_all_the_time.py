@@ -12,10 +12,10 @@ from kafkalog.spark.ingestion import run
 from kafkalog.spark.ingestion import task_writing as writing
 from kafkalog.storage.local import LocalStore
 from kafkalog.storage.store import ByteSource
+from tests.builders.small_logs import write_segment
 from tests.conftest import require
 from tests.living.changing import StreamReader, batch_of, rows_of, table_rows, value_of, write_log, write_on
 from tests.spark.ingested import take
-from tests.unit.small_logs import write_segment
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from kafkalog.format.reference import Record, encode_batch
 from kafkalog.spark.ingestion.manifest import PROOF_BYTES
+from tests.builders.small_logs import FIRST_TIME, write_segment
 from tests.conftest import require
 from tests.living.changing import StreamReader, batch_of, rows_of, table_rows, write_log
 from tests.spark.ingested import take
-from tests.unit.small_logs import FIRST_TIME, write_segment
 
 
 def compact(folder: Path) -> None:

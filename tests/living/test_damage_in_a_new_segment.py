@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.builders.small_logs import made_batch, write_segment
 from tests.spark.ingested import damaged_rows, take
-from tests.unit.small_logs import made_batch, write_segment
 
 
 def test_damage_at_the_beginning_of_a_new_segment_is_set_aside_once(tmp_path: Path) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.living.judge import DOUBLED, LOST, WRONG, Book, Faults, Found, Place
-from tests.living.ledger import Ledger, Transaction, Written
+from tests.campaigns.living_broker.judge import DOUBLED, LOST, WRONG, Book, Faults, Found, Place
+from tests.campaigns.living_broker.ledger import Ledger, Transaction, Written
 
 PLACE: Place = ("orders", 0, 0)
 

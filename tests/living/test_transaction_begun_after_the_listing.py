@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders.small_logs import made_batch, marker, transactional_batch, write_segment
 from tests.conftest import require
 from tests.living.changing import StreamReader, append_when_opened
 from tests.spark.ingested import read_table, take
-from tests.unit.small_logs import made_batch, marker, transactional_batch, write_segment
 
 GROWN = made_batch(10, 5) + transactional_batch(15, 5, 1)
 

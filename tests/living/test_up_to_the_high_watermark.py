@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import require
 from tests.living.changing import StreamReader, rows_of, superseded_rows, table_rows, truncate, write_log, write_on
 from tests.spark.ingested import take
-from tests.unit.test_broker_at_work import broker_at_work
+from tests.storage.test_broker_at_work import broker_at_work
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import pytest
 
 from kafkalog.format.reference import Record, encode_batch, encode_message, encode_wrapper
 from kafkalog.spark.errors import SparkSourceError
+from tests.builders.small_logs import FIRST_TIME, compress, write_segment
 from tests.living.changing import rows_of, superseded_rows, table_rows, value_of
 from tests.spark.ingested import read_table, take
-from tests.unit.small_logs import FIRST_TIME, compress, write_segment
 
 Entries = Callable[[range, str], list[bytes]]
 GZIP = 1

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from kafkalog.cli.demo import make_large_segment
+from tests.campaigns.ingest_kills import session_members
 from tests.conftest import require
 from tests.ports import reserve_port
-from tests.spark.ingest_kills import session_members
 from tests.spark.ingested import check_manifest, commits, read_arrow, take
 
 TASK_BYTES = 4 << 20

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from kafkalog.spark import java_home
+from tests.builders.small_logs import made_batch, write_segment
 from tests.conftest import require
 from tests.tidy.source import ROOT
-from tests.unit.small_logs import made_batch, write_segment
 
 
 @pytest.mark.slow

@@ -16,8 +16,8 @@ from kafkalog.format.reference import Record, encode_batch
 from kafkalog.spark import cores
 from kafkalog.spark.cores import CORES_VARIABLE, planned_cores
 from kafkalog.spark.options import parse_options
+from tests.builders.small_logs import write_segment
 from tests.conftest import require
-from tests.unit.small_logs import write_segment
 
 MEBIBYTE = 1 << 20
 

@@ -10,8 +10,8 @@ import pytest
 
 from kafkalog.spark import read_fast
 from kafkalog.spark.errors import SparkSourceError
+from tests.builders.small_logs import made_batch, write_segment
 from tests.spark.kafka_source import sorted_rows
-from tests.unit.small_logs import made_batch, write_segment
 
 Load = Callable[..., Any]
 

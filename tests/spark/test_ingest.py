@@ -21,9 +21,9 @@ from kafkalog.spark.ingestion import task_writing as writing
 from kafkalog.spark.ingestion.buckets import split_by_time
 from kafkalog.spark.ingestion.lease import LEASE
 from kafkalog.spark.ingestion.task_writing import escaped
+from tests.builders.small_logs import made_batch, marker, transactional_batch, write_segment
 from tests.spark.ingested import check_manifest, commits, damaged_rows, data_files, read_logs, read_table, take, write_orders
-from tests.unit import test_object_store as server
-from tests.unit.small_logs import made_batch, marker, transactional_batch, write_segment
+from tests.storage import test_object_store as server
 
 bucket = server.bucket
 DAY = 24 * 3600 * 1000

@@ -15,8 +15,8 @@ from kafkalog.spark import ingest
 from kafkalog.spark.errors import SparkSourceError
 from kafkalog.spark.ingestion import task_writing as writing
 from kafkalog.spark.ingestion.target import is_within
+from tests.builders.small_logs import LEFT_BY_COMPACTION, made_batch, write_half_swapped, write_segment
 from tests.spark.ingested import data_files, read_logs, read_table, take, write_orders
-from tests.unit.small_logs import LEFT_BY_COMPACTION, made_batch, write_half_swapped, write_segment
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.campaigns.ingest_kills import Campaign
 from tests.conftest import require
-from tests.spark.ingest_kills import Campaign
 
 
 def test_ingests_killed_at_random_moments_lose_and_double_nothing(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from kafkalog.spark.ingestion.target import open_target
 from kafkalog.storage.object_store import filesystem_of_uri
 from kafkalog.storage.s3 import S3Requests
 from tests.spark.ingested import check_manifest, read_logs, read_table, take, write_orders
-from tests.unit import test_object_store as server
+from tests.storage import test_object_store as server
 
 bucket = server.bucket
 RECORDS = 120

@@ -19,9 +19,9 @@ from kafkalog.spark.ingestion import task_writing as writing
 from kafkalog.spark.ingestion.local_target import LocalTarget
 from kafkalog.spark.ingestion.places import NAME_BYTES
 from kafkalog.spark.ingestion.task_writing import Edition, file_name, topic_folder
+from tests.builders.small_logs import made_batch, write_segment
 from tests.conftest import unavailable
 from tests.spark.ingested import check_manifest, data_files, read_logs, read_table, take, write_orders
-from tests.unit.small_logs import made_batch, write_segment
 
 NOBODY = 65534
 

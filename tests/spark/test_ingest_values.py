@@ -12,9 +12,9 @@ import pytest
 
 from kafkalog.format.reference import Record, encode_batch
 from kafkalog.spark.errors import SparkSourceError
+from tests.builders.small_logs import write_segment
 from tests.conftest import require
 from tests.spark.ingested import take
-from tests.unit.small_logs import write_segment
 
 
 def record(**fields: Any) -> str:

@@ -19,9 +19,7 @@ from kafkalog.spark.live_listing import LISTING_SECONDS, OBJECT_LISTING_SECONDS
 from kafkalog.spark.microbatch import MicroBatches, Offsets, from_json, to_json
 from kafkalog.spark.options import for_stream, parse_options
 from kafkalog.storage.local import LocalStore
-from tests.spark.test_plan import read_part, read_splits
-from tests.unit import test_object_store as server
-from tests.unit.small_logs import (
+from tests.builders.small_logs import (
     FIRST_TIME,
     LEFT_BY_COMPACTION,
     made_batch,
@@ -30,8 +28,10 @@ from tests.unit.small_logs import (
     write_half_swapped,
     write_segment,
 )
-from tests.unit.test_follow import _complete_swap as complete_swap
-from tests.unit.test_follow import _locked_by_a_broker as locked_by_a_broker
+from tests.log.test_follow import _complete_swap as complete_swap
+from tests.log.test_follow import _locked_by_a_broker as locked_by_a_broker
+from tests.spark.test_plan import read_part, read_splits
+from tests.storage import test_object_store as server
 
 ONE, TWO = ("orders", 0), ("orders", 1)
 bucket = server.bucket

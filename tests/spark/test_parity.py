@@ -1,4 +1,4 @@
-"""Scenarios of the suites of Spark's own Kafka source, over files: batch reads. `parity.toml` says which scenario is whose."""
+"""Scenarios of the suites of Spark's own Kafka source, over files: batch reads; `data/parity.toml` says which is whose."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kafkalog.format.reference import Record, encode_batch
 from kafkalog.spark.errors import SparkSourceError
 from kafkalog.spark.options import parse_options
 from kafkalog.spark.read_plan import plan_splits
-from tests.unit.small_logs import FIRST_TIME, compress, made_batch, write_segment
+from tests.builders.small_logs import FIRST_TIME, compress, made_batch, write_segment
 
 Ranges = dict[str, tuple[int, int]]
 

@@ -29,7 +29,7 @@ from kafkalog.spark.splits import Part, Split, as_segment, even_bytes
 from kafkalog.storage import open_store
 from kafkalog.tables.records import record_batches
 from kafkalog.tables.schemas import find_table
-from tests.unit.small_logs import (
+from tests.builders.small_logs import (
     FIRST_TIME,
     LEFT_BY_COMPACTION,
     made_batch,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.campaigns.object_store import Campaign, can_unshare, store
 from tests.conftest import require, unavailable
-from tests.spark.s3_campaign import Campaign, can_unshare, store
 
 
 @pytest.mark.slow

@@ -16,10 +16,10 @@ from kafkalog.spark.errors import SparkSourceError
 from kafkalog.spark.options import for_batch, parse_options
 from kafkalog.spark.read_plan import plan_splits
 from kafkalog.tables.schemas import TABLES
+from tests.builders.small_logs import FIRST_TIME, compress, made_batch, made_records, read_rows, write_segment
 from tests.conftest import require
 from tests.spark.compare import compare_era
-from tests.unit import test_object_store as server
-from tests.unit.small_logs import FIRST_TIME, compress, made_batch, made_records, read_rows, write_segment
+from tests.storage import test_object_store as server
 
 Load = Callable[..., Any]
 bucket = server.bucket

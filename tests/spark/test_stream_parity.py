@@ -1,4 +1,4 @@
-"""Scenarios of the suites of Spark's own Kafka source, over files: streams. `parity.toml` says which scenario is whose."""
+"""Scenarios of the suites of Spark's own Kafka source, over files: streams; `data/parity.toml` says which is whose."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from kafkalog.format.reference import Record, encode_batch
+from tests.builders.small_logs import FIRST_TIME, compress, made_batch, marker, transactional_batch, write_segment
 from tests.spark.test_source import raised
-from tests.unit.small_logs import FIRST_TIME, compress, made_batch, marker, transactional_batch, write_segment
 
 SECONDS = 60
 SEGMENT = f"{0:020}.log"

@@ -13,11 +13,11 @@ import pytest
 from kafkalog.spark import lag
 from kafkalog.spark.errors import SparkSourceError
 from kafkalog.spark.options import for_stream, parse_options
+from tests.builders.small_logs import made_batch, marker, transactional_batch, write_segment
 from tests.conftest import require
 from tests.golden.expected import read_eras
 from tests.spark.compare import as_expected
 from tests.spark.test_source import KAFKA_SCHEMA, raised
-from tests.unit.small_logs import made_batch, marker, transactional_batch, write_segment
 
 SECONDS = 60
 

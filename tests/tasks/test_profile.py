@@ -30,10 +30,10 @@ from kafkalog.tasks.profile.keys import LastRecords
 from kafkalog.tasks.profile.ranking import HeavyItems
 from kafkalog.tasks.profile.result import Profile
 from kafkalog.tasks.profile.saving import ZstdTrial
+from tests.builders.small_logs import FIRST_TIME, compress, made_batch, marker, transactional_batch, write_segment
 from tests.golden import sets
 from tests.property.generated_logs import GeneratedLog, logs
 from tests.tasks.counted import assert_equal, count_by_hand
-from tests.unit.small_logs import FIRST_TIME, compress, made_batch, marker, transactional_batch, write_segment
 
 EVERYTHING = 1 << 20
 NOW = FIRST_TIME + 86_400_000

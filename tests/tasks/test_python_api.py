@@ -17,7 +17,7 @@ import pytest
 import kafkalog
 from kafkalog.cli.main import COMMANDS
 from kafkalog.format.reference import Record, encode_batch
-from tests.unit.small_logs import made_batch, marker, read_offsets, read_rows, transactional_batch, write_segment
+from tests.builders.small_logs import made_batch, marker, read_offsets, read_rows, transactional_batch, write_segment
 
 # `table` and `cat` are `kafkalog.open(path).read(…)` and `.follow(…)`.
 READS = {"table", "cat"}

@@ -1,6 +1,6 @@
 """The orders of Java's HashMap, asked of a JDK: python -m tests.engine.oracle.hash_orders
 
-Takes the keys of each case from tests/engine/data/hash_orders.json and writes the file again with what the JDK did with them.
+Takes the keys of each case from tests/format/data/hash_orders.json and writes the file again with what the JDK did with them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 SOURCE = Path(__file__).resolve().parent / "HashOrders.java"
-ORDERS = SOURCE.parents[1] / "data" / "hash_orders.json"
+ORDERS = SOURCE.parents[2] / "format" / "data" / "hash_orders.json"
 RUN_SECONDS = 120
 
 

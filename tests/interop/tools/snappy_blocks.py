@@ -1,6 +1,6 @@
 """Snappy blocks of Kafka's own library, snappy-java out of Maven's jars: python -m tests.interop.tools.snappy_blocks
 
-Takes the sources from tests/unit/snappy_blocks.json and writes the file again with what the library made of them.
+Takes the sources from tests/kernels/data/snappy_blocks.json and writes the file again with what the library made of them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.interop.tools.kafka_tools import HERE, JARS, ROOT, resolve_jars
 
-BLOCKS = ROOT / "tests" / "unit" / "snappy_blocks.json"
+BLOCKS = ROOT / "tests" / "kernels" / "data" / "snappy_blocks.json"
 RUN_SECONDS = 120
 
 

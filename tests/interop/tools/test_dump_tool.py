@@ -13,7 +13,8 @@ from kafkalog.format.varint import encode_uvarint
 from kafkalog.payloads.schema import Message, messages
 from kafkalog.tasks.dump import Dump, DumpOptions
 from kafkalog.tasks.dump.contents import DECODERS, class_contents
-from tests.interop.tools import dump_campaign, message_table
+from tests.campaigns import damaged_dumps
+from tests.interop.tools import message_table
 from tests.interop.tools.kafka_tools import DumpTool, require_jars
 from tests.interop.tools.random_messages import random_message
 
@@ -119,13 +120,13 @@ def key_and_value(
 def maybe_damaged(source: random.Random, content: bytes | None) -> bytes | None:
     if not content or source.random() < 0.3:
         return content
-    return dump_campaign.damage(source, content)
+    return damaged_dumps.damage(source, content)
 
 
 def test_damaged_files_print_what_kafkas_tool_prints_before_it_dies(golden_folder: Path) -> None:
     require_jars()
     eras = ["0.10.0.1", "2.8.2", "4.3.0"]
-    assert dump_campaign.run(250, 11, eras, golden_folder) == []
+    assert damaged_dumps.run(250, 11, eras, golden_folder) == []
 
 
 def test_intact_files_of_old_releases_print_alike(golden: Callable[[str], Path], tool: DumpTool) -> None:
