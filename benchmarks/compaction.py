@@ -27,7 +27,7 @@ from benchmarks.report import Section, Table, Target
 from kafkalog.engine.cleaner import Cleaner, CleanerSelection, OffsetMap
 from kafkalog.engine.config import LogConfig
 from kafkalog.engine.partition_log import PartitionLog
-from kafkalog.segment.encode import encode_batches
+from kafkalog.segment.encode import BatchFields, EncodeOptions, encode_batches
 
 if TYPE_CHECKING:
     from benchmarks.experiments import Setup
@@ -80,7 +80,8 @@ class DirtyLog:
             numbers = chance.integers(0, self.keys, count) if self.keys < self.records else np.arange(first, first + count)
             seen[numbers] = True
             table = self._table(chance, numbers, first)
-            for batch in encode_batches(table, codec=self.codec, base_offset=first, batch_records=BATCH_RECORDS, leader_epoch=0):
+            options = EncodeOptions(self.codec, base_offset=first, batch_records=BATCH_RECORDS)
+            for batch in encode_batches(table, options, BatchFields(leader_epoch=0)):
                 if segment is None or segment.tell() + len(batch) > SEGMENT_BYTES:
                     if segment is not None:
                         segment.close()

@@ -26,7 +26,7 @@ from kafkalog.engine.config import LogConfig
 from kafkalog.engine.partition_log import PartitionLog
 from kafkalog.format import reference
 from kafkalog.format.batch import HEADER_SIZE, RECORDS_COUNT_POSITION
-from kafkalog.segment.encode import encode_batches, encode_runs
+from kafkalog.segment.encode import EncodeOptions, encode_batches, encode_runs
 
 BATCH_BYTES = 32 << 10  # about 150 records
 FLOOR_WRITE_BYTES = 4 << 20
@@ -83,7 +83,7 @@ def encode(arguments: argparse.Namespace) -> Pass:
     table = _table(arguments.source)
 
     def batches() -> Iterator[memoryview]:
-        for run in encode_runs(table, codec=arguments.codec, batch_bytes=BATCH_BYTES):
+        for run in encode_runs(table, EncodeOptions(arguments.codec, batch_bytes=BATCH_BYTES)):
             yield from run.batches()
 
     return lambda: _timed(lambda: sum(map(_record_count, batches())))
@@ -92,7 +92,8 @@ def encode(arguments: argparse.Namespace) -> Pass:
 def copy(arguments: argparse.Namespace) -> Pass:
     """The same, each batch copied into a `bytes` of its own."""
     table = _table(arguments.source)
-    return lambda: _timed(lambda: sum(map(_record_count, encode_batches(table, codec=arguments.codec, batch_bytes=BATCH_BYTES))))
+    options = EncodeOptions(arguments.codec, batch_bytes=BATCH_BYTES)
+    return lambda: _timed(lambda: sum(map(_record_count, encode_batches(table, options))))
 
 
 def _record_count(batch: memoryview | bytes) -> int:
@@ -103,7 +104,7 @@ def floor(arguments: argparse.Namespace) -> Pass:
     """What the batches of the same table cost without us: the compressor called on their records, or a plain write of them."""
     table = _table(arguments.source)
     rows = int(table.num_rows)
-    batches = list(encode_batches(table, batch_bytes=BATCH_BYTES))
+    batches = list(encode_batches(table, EncodeOptions(batch_bytes=BATCH_BYTES)))
     whole = memoryview(b"".join(batches))
     target = bytearray(2 * BATCH_BYTES)
 

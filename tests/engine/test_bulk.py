@@ -18,7 +18,7 @@ from kafkalog.engine.partition_log import PartitionLog
 from kafkalog.engine.schedule import ManualClock, Schedule
 from kafkalog.errors import InvalidTimestamp, RecordBatchTooLarge, RecordTooLarge
 from kafkalog.segment.columns import RAW_HEADERS_TYPE
-from kafkalog.segment.encode import encode_batches, encode_messages
+from kafkalog.segment.encode import BatchFields, EncodeOptions, Producer, encode_batches, encode_messages
 
 NOW = 1_700_000_000_000
 SMALL = {"internal.segment.bytes": "20000", "index.interval.bytes": "500"}
@@ -71,7 +71,7 @@ def test_a_table_is_stored_as_if_each_batch_had_been_sent_alone(tmp_path: Path, 
     ]
     with _open(tmp_path / "single" / "t-0", SETTINGS[name]) as log:
         for table in tables:
-            for batch in encode_batches(table, codec=codec, batch_bytes=2000):
+            for batch in encode_batches(table, EncodeOptions(codec, batch_bytes=2000)):
                 log.append(_as_sent(batch), leader_epoch=3)
     assert _files(tmp_path / "bulk" / "t-0") == _files(tmp_path / "single" / "t-0")
 
@@ -83,7 +83,7 @@ def test_a_table_of_a_producer_leaves_its_state_too(tmp_path: Path, transactiona
     with _open(tmp_path / "bulk" / "t-0", SMALL) as log:
         log.append_records(table, batch_bytes=2000, leader_epoch=0, **producer)
     with _open(tmp_path / "single" / "t-0", SMALL) as log:
-        for batch in encode_batches(table, batch_bytes=2000, **producer):
+        for batch in encode_batches(table, EncodeOptions(batch_bytes=2000), BatchFields(producer=Producer(**producer))):
             guard = log.start_verification(7, 0, 1, False) if transactional else None
             log.append(_as_sent(batch), leader_epoch=0, verification=guard)
     assert _files(tmp_path / "bulk" / "t-0") == _files(tmp_path / "single" / "t-0")
@@ -94,7 +94,7 @@ def test_records_without_timestamps_are_stored_alike(tmp_path: Path) -> None:
     with _open(tmp_path / "bulk" / "t-0", SMALL) as log:
         log.append_records(table, batch_bytes=2000, leader_epoch=0)
     with _open(tmp_path / "single" / "t-0", SMALL) as log:
-        for batch in encode_batches(table, batch_bytes=2000):
+        for batch in encode_batches(table, EncodeOptions(batch_bytes=2000)):
             log.append(_as_sent(batch), leader_epoch=0)
     assert _files(tmp_path / "bulk" / "t-0") == _files(tmp_path / "single" / "t-0")
 
@@ -143,7 +143,7 @@ def test_messages_are_stored_as_if_each_set_had_been_sent_alone(tmp_path: Path, 
         assert (result.first_offset, result.last_offset, result.message_count) == (0, 1499, 1500)
     with _open(tmp_path / "single" / "t-0", settings) as log:
         log.assign_epoch_start_offset(3, 0)
-        for sent in encode_messages(table, magic=0 if version == "0.9.0" else 1, batch_bytes=2000):
+        for sent in encode_messages(table, 0 if version == "0.9.0" else 1, EncodeOptions(batch_bytes=2000)):
             log.append(sent)
     assert _files(tmp_path / "bulk" / "t-0") == _files(tmp_path / "single" / "t-0")
 
@@ -152,7 +152,7 @@ def test_messages_are_stored_as_if_each_set_had_been_sent_alone(tmp_path: Path, 
 def test_new_batches_behind_ones_that_were_sent_before_follow_the_log_without_a_gap(tmp_path: Path, codec: str) -> None:
     table = _table(8)
     producer: dict[str, Any] = {"producer_id": 7, "producer_epoch": 1, "base_sequence": 0}
-    batches = list(encode_batches(table, codec=codec, batch_bytes=2000, **producer))
+    batches = list(encode_batches(table, EncodeOptions(codec, batch_bytes=2000), BatchFields(producer=Producer(**producer))))
     with _open(tmp_path / "single" / "t-0", SMALL) as log:
         for batch in (*batches[:3], *batches):
             log.append(_as_sent(batch), leader_epoch=0)

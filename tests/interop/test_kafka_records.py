@@ -18,6 +18,7 @@ from kafkalog.format.reference import Record
 from kafkalog.segment.columns import RAW_HEADERS_TYPE
 from kafkalog.segment.encode import encode_batches, encode_messages
 from tests.campaigns import hostile_bytes
+from tests.encoding import encode_options
 from tests.interop.kafka import NEWEST, VERSIONS, KafkaPeer, Refused, open_peer
 
 ALL_IN_ONE = {"batch_bytes": (1 << 31) - 1}
@@ -61,9 +62,9 @@ def _table(records: Sequence[Record]) -> pa.Table:
 
 
 def _encoded(records: Sequence[Record], magic: int, codec: int, **options: Any) -> bytes:
-    options = {**ALL_IN_ONE, **options, "codec": codecs.NAMES[codec]}
+    packing, header = encode_options(**{**ALL_IN_ONE, **options, "codec": codecs.NAMES[codec]})
     table = _table(records)
-    return b"".join(encode_batches(table, **options) if magic == 2 else encode_messages(table, magic=magic, **options))
+    return b"".join(encode_batches(table, packing, header) if magic == 2 else encode_messages(table, magic, packing))
 
 
 def _opened(data: bytes) -> tuple[bytes, bytes]:

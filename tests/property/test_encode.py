@@ -116,13 +116,12 @@ def test_batches_are_those_of_the_reference_codec(
     transactional = transactional and producer is not None
     found = encode.encode_batches(
         _table(records, cuts),
-        codec=codec,
-        batch_records=size,
-        batch_bytes=1 << 20,
-        log_append_time_ms=append_time,
-        base_sequence=sequence,
-        is_transactional=transactional,
-        **shared,
+        encode.EncodeOptions(codec, batch_records=size, batch_bytes=1 << 20, log_append_time_ms=append_time),
+        encode.BatchFields(
+            leader_epoch,
+            encode.Producer(producer_id, producer_epoch, sequence, transactional),
+            delete_horizon_ms=horizon,
+        ),
     )
     expected = []
     for group in _groups(records, size):
@@ -156,7 +155,9 @@ def test_messages_are_those_of_the_reference_codec(
 ) -> None:
     append_time = append_time if magic else None
     found = encode.encode_messages(
-        _table(records, cuts), magic=magic, codec=codec, batch_records=size, batch_bytes=1 << 20, log_append_time_ms=append_time
+        _table(records, cuts),
+        magic,
+        encode.EncodeOptions(codec, batch_records=size, batch_bytes=1 << 20, log_append_time_ms=append_time),
     )
     number = codecs.codec_id(codec)
     expected = []
@@ -182,11 +183,11 @@ def test_messages_are_those_of_the_reference_codec(
 def test_batches_are_cut_by_size_wherever_slices_and_chunks_end(
     records: list[Record], limit: int, slice_rows: int, target_bytes: int, cuts: list[int]
 ) -> None:
-    whole = list(encode.encode_batches(_table(records), batch_bytes=limit))
+    whole = list(encode.encode_batches(_table(records), encode.EncodeOptions(batch_bytes=limit)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(encode, "SLICE_ROWS", slice_rows)
         patch.setattr(encode, "TARGET_BYTES", target_bytes)
-        assert list(encode.encode_batches(_table(records, cuts), batch_bytes=limit)) == whole
+        assert list(encode.encode_batches(_table(records, cuts), encode.EncodeOptions(batch_bytes=limit))) == whole
     batches = [_decoded(data) for data in whole]
     assert [(each.offset, each.headers, each.value) for group in batches for each in group] == [
         (each.offset, each.headers, each.value) for each in records

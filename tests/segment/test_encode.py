@@ -7,6 +7,7 @@ import hashlib
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,8 @@ from kafkalog.kernels import encode_messages as kernel
 from kafkalog.kernels.native import NOT_FOUND
 from kafkalog.segment import encode
 from kafkalog.segment.columns import HEADERS_TYPE, RAW_HEADERS_TYPE
-from kafkalog.segment.encode import encode_batches, encode_messages
+from kafkalog.segment.encode import EncodeOptions, encode_batches, encode_messages
+from tests.encoding import encode_options
 
 # Written by hand from the layout, and read by Kafka's own classes (tests/interop).
 V0_MESSAGE = "00000000000000050000000f51df3a320000ffffffff0000000161"
@@ -41,8 +43,12 @@ V2_HORIZON = (
 )
 
 
+def _encoded(table: pa.Table, **options: Any) -> Iterator[bytes]:
+    return encode_batches(table, *encode_options(**options))
+
+
 def _joined(table: pa.Table, **options: Any) -> bytes:
-    return b"".join(encode_batches(table, **options))
+    return b"".join(_encoded(table, **options))
 
 
 def _records(data: bytes) -> list[reference.Record]:
@@ -56,12 +62,12 @@ def _records(data: bytes) -> list[reference.Record]:
 
 def test_a_v0_message_has_the_documented_bytes() -> None:
     table = pa.table({"value": [b"a"]})
-    assert b"".join(encode_messages(table, magic=0, base_offset=5)).hex() == V0_MESSAGE
+    assert b"".join(encode_messages(table, 0, EncodeOptions(base_offset=5))).hex() == V0_MESSAGE
 
 
 def test_a_v1_tombstone_has_the_documented_bytes() -> None:
     table = pa.table({"key": [b"k"], "timestamp_ms": [1000]})
-    assert b"".join(encode_messages(table, base_offset=5)).hex() == V1_TOMBSTONE
+    assert b"".join(encode_messages(table, options=EncodeOptions(base_offset=5))).hex() == V1_TOMBSTONE
 
 
 def test_a_v2_batch_with_a_header_without_value_has_the_documented_bytes() -> None:
@@ -84,7 +90,7 @@ def test_a_batch_with_a_delete_horizon_has_the_documented_bytes() -> None:
 def test_no_rows_give_no_bytes() -> None:
     table = pa.table({"key": pa.array([], pa.binary()), "value": pa.array([], pa.string())})
     assert _joined(table) == b""
-    assert list(encode_messages(table, codec="gzip")) == []
+    assert list(encode_messages(table, options=EncodeOptions("gzip"))) == []
     assert _joined(pa.table({})) == b""
 
 
@@ -179,14 +185,14 @@ def test_offsets_of_the_table_stay_unless_a_base_offset_is_given() -> None:
     table = pa.table({"offset": [3, 7, 8]})
     assert [each.offset for each in _records(_joined(table))] == [3, 7, 8]
     assert [each.offset for each in _records(_joined(table, base_offset=100))] == [100, 101, 102]
-    assert [each.offset for each in _records(b"".join(encode_messages(table, codec="lz4")))] == [3, 7, 8]
+    assert [each.offset for each in _records(b"".join(encode_messages(table, options=EncodeOptions("lz4"))))] == [3, 7, 8]
 
 
 def test_the_last_offset_there_is_can_be_written() -> None:
     table = pa.table({"value": [b"a", b"b"]})
     assert [each.offset for each in _records(_joined(table, base_offset=2**63 - 2))] == [2**63 - 2, 2**63 - 1]
     with pytest.raises(UsageError, match="base_offset"):
-        encode_batches(table, base_offset=2**63 - 1)
+        _encoded(table, base_offset=2**63 - 1)
 
 
 def test_offsets_more_than_31_bits_apart_are_in_two_batches() -> None:
@@ -198,7 +204,7 @@ def test_offsets_more_than_31_bits_apart_are_in_two_batches() -> None:
 
 def test_sequences_go_on_from_batch_to_batch_and_wrap() -> None:
     table = pa.table({"value": [b"v"] * 7})
-    batches = encode_batches(table, batch_records=3, producer_id=1, producer_epoch=0, base_sequence=2**31 - 2)
+    batches = _encoded(table, batch_records=3, producer_id=1, producer_epoch=0, base_sequence=2**31 - 2)
     assert [each.sequence for data in batches for each in _records(data)] == [2**31 - 2, 2**31 - 1, 0, 1, 2, 3, 4]
 
 
@@ -213,8 +219,8 @@ def test_sequences_go_on_across_slices(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("codec", codecs.NAMES)
 def test_a_batch_is_cut_before_it_grows_beyond_its_bytes_uncompressed(codec: str) -> None:
     table = pa.table({"value": [b"v" * 100] * 1000})
-    plain = list(encode_batches(table, batch_bytes=4096))
-    coded = list(encode_batches(table, batch_bytes=4096, codec=codec))
+    plain = list(_encoded(table, batch_bytes=4096))
+    coded = list(_encoded(table, batch_bytes=4096, codec=codec))
     assert max(map(len, plain)) <= 4096
     assert min(map(len, plain[:-1])) > 4096 - 108
     assert [len(_records(each)) for each in coded] == [len(_records(each)) for each in plain]
@@ -227,9 +233,9 @@ def test_lz4_of_the_kernel_is_that_of_the_codec_also_where_nothing_shrinks(
     noise = np.random.default_rng(1)
     values = [noise.integers(0, kinds, size, np.uint8).tobytes() for size in (0, 30, 70_000, 200_000) for kinds in (2, 256) * 5]
     table = pa.table({"value": values, "offset": range(len(values))})
-    runs = list(encode.encode_runs(table, codec="lz4", batch_bytes=batch_bytes, run_bytes=4 << 20))
+    runs = list(encode.encode_runs(table, EncodeOptions("lz4", batch_bytes=batch_bytes), run_bytes=4 << 20))
     monkeypatch.setattr(encode, "lz4_compress_function", lambda: NOT_FOUND)
-    expected = list(encode.encode_runs(table, codec="lz4", batch_bytes=batch_bytes, run_bytes=4 << 20))
+    expected = list(encode.encode_runs(table, EncodeOptions("lz4", batch_bytes=batch_bytes), run_bytes=4 << 20))
     assert [bytes(run.data) for run in runs] == [bytes(run.data) for run in expected]
     for run, other in zip(runs, expected, strict=True):
         np.testing.assert_array_equal(run.entries.fields, other.entries.fields)
@@ -237,7 +243,7 @@ def test_lz4_of_the_kernel_is_that_of_the_codec_also_where_nothing_shrinks(
 
 def test_a_record_larger_than_a_batch_has_one_of_its_own() -> None:
     table = pa.table({"value": [b"a", b"b" * 5000, b"c"]})
-    assert [len(_records(each)) for each in encode_batches(table, batch_bytes=1000)] == [1, 1, 1]
+    assert [len(_records(each)) for each in _encoded(table, batch_bytes=1000)] == [1, 1, 1]
 
 
 def test_a_level_changes_the_bytes_and_not_the_records() -> None:
@@ -270,7 +276,7 @@ BAD_ARGUMENTS: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(("arguments", "named"), BAD_ARGUMENTS, ids=lambda value: value if isinstance(value, str) else None)
 def test_an_argument_that_no_batch_can_hold_is_refused_at_once(arguments: dict[str, Any], named: str) -> None:
     with pytest.raises(UsageError, match=named):
-        encode_batches(pa.table({"value": [b"v"]}), **arguments)
+        _encoded(pa.table({"value": [b"v"]}), **arguments)
 
 
 BAD_COLUMNS: list[tuple[dict[str, Any], str]] = [
@@ -311,11 +317,11 @@ def test_control_records_are_encoded_when_asked_for() -> None:
 def test_messages_refuse_what_their_formats_do_not_have() -> None:
     table = pa.table({"value": [b"v"]})
     with pytest.raises(UsageError, match="zstd"):
-        encode_messages(table, codec="zstd")
+        encode_messages(table, options=EncodeOptions("zstd"))
     with pytest.raises(UsageError, match="magic 2"):
         encode_messages(table, magic=2)
     with pytest.raises(UsageError, match="v0"):
-        encode_messages(table, magic=0, log_append_time_ms=5)
+        encode_messages(table, 0, EncodeOptions(log_append_time_ms=5))
     headers = pa.array([[("h", b"v")]], HEADERS_TYPE)
     with pytest.raises(UsageError, match="no headers"):
         list(encode_messages(pa.table({"headers": headers})))
@@ -361,7 +367,7 @@ def digest_of_samples() -> str:
             "headers": pa.array(headers, HEADERS_TYPE),
         }
     )
-    parts = [*encode_batches(table), *encode_batches(table, batch_records=3, delete_horizon_ms=2**63 - 1)]
+    parts = [*encode_batches(table), *_encoded(table, batch_records=3, delete_horizon_ms=2**63 - 1)]
     plain = table.drop_columns(["headers"])
-    parts += [*encode_messages(plain), *encode_messages(plain, magic=0, batch_records=2, codec="gzip")]
+    parts += [*encode_messages(plain), *encode_messages(plain, 0, EncodeOptions("gzip", batch_records=2))]
     return hashlib.sha256(b"".join(parts)).hexdigest()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kafkalog.errors import UsageError
 from kafkalog.format.integers import MAX_INT32
 from kafkalog.format.reference import Record, encode_batch, encode_message
-from kafkalog.segment.encode import encode_batches, encode_messages
+from kafkalog.segment.encode import EncodeOptions, encode_batches, encode_messages
 from kafkalog.tasks.estimate import Estimation, estimate_sizes, estimate_table, read_records
 from kafkalog.tasks.json_records import SCHEMA, read_json_records
 
@@ -76,12 +76,12 @@ ROW = st.fixed_dictionaries(
 def test_every_size_is_that_of_the_encoded_bytes(rows: list[dict[str, Any]], records: int) -> None:
     table = pa.Table.from_pylist(rows, schema=SCHEMA)
     found = estimate_table(table, "rows", batch_sizes=[records])
-    most: dict[str, Any] = {"batch_records": records, "batch_bytes": MAX_INT32, "base_offset": 0}
     for each in found.sizes:
+        options = EncodeOptions(each.codec, batch_records=records, batch_bytes=MAX_INT32, base_offset=0)
         if each.magic == 2:
-            encoded = encode_batches(table, codec=each.codec, **most)
+            encoded = encode_batches(table, options)
         else:
-            encoded = encode_messages(table.drop_columns(["headers_raw"]), magic=each.magic, codec=each.codec, **most)
+            encoded = encode_messages(table.drop_columns(["headers_raw"]), each.magic, options)
         assert each.bytes == sum(map(len, encoded)), each
 
 

@@ -6,8 +6,8 @@ Batches are written many at a time, but rolled and indexed as if each had come a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ from kafkalog.errors import InvalidRecord, InvalidTimestamp, RecordBatchTooLarge
 from kafkalog.format.batch import CODEC_MASK, NO_TIMESTAMP, TRANSACTIONAL
 from kafkalog.format.entry_table import EntryTable
 from kafkalog.format.integers import MAX_INT64
-from kafkalog.segment.encode import Run, encode_messages, encode_runs
+from kafkalog.segment.encode import BatchFields, EncodeOptions, Producer, Run, encode_messages, encode_runs
 
 from .appending import AppendRequest, AppendResult, append_stamped, note_producers
 from .config import LogConfig
@@ -37,20 +37,6 @@ if TYPE_CHECKING:
 RUN_BYTES = 4 << 20  # what is written and indexed at once: beyond it nothing more is to be gained
 
 
-@dataclass(frozen=True)
-class Producer:
-    """Who the records come from; without an id nobody in particular."""
-
-    producer_id: int = -1
-    producer_epoch: int = -1
-    base_sequence: int = -1
-    is_transactional: bool = False
-
-    @property
-    def is_idempotent(self) -> bool:
-        return self.producer_id >= 0
-
-
 def append_table(
     log: PartitionLog,
     table: pa.Table | pa.RecordBatch,
@@ -67,15 +53,23 @@ def append_table(
     target = codecs.codec_id(codec)
     if log.config.compression_type != "producer":
         target, level = target_compression(log.config, target)
-    options = _options(log, codecs.NAMES[target], level, batch_bytes, now_ms)
+    options = EncodeOptions(
+        codec=codecs.NAMES[target],
+        level=level,
+        base_offset=log.log_end_offset,
+        batch_bytes=min(batch_bytes, log.config.max_message_bytes, log.config.segment_bytes),
+        log_append_time_ms=now_ms if log.config.log_append_time and log.config.magic else None,
+    )
     request = AppendRequest(AppendOrigin.CLIENT, leader_epoch, None, TRANSACTION_VERSION_UNKNOWN)
     if log.config.magic == 2:
         if producer.is_transactional:
             request = replace(request, verification=_verification(log, producer))
-        runs = encode_runs(table, run_bytes=RUN_BYTES, leader_epoch=leader_epoch, **asdict(producer), **options)
+        runs = encode_runs(table, options, BatchFields(leader_epoch, producer), run_bytes=RUN_BYTES)
         appends = _append_batches(log, runs, request)
     else:
-        appends = _append_messages(log, _encoded_messages(log, table, producer, options), request)
+        if producer.is_idempotent:
+            raise UsageError(f"v{log.config.magic} messages have no place for a producer id")
+        appends = _append_messages(log, encode_messages(table, log.config.magic, options), request)
     result = AppendResult(-1, -1, -1, NO_TIMESTAMP, NO_TIMESTAMP, log.log_start_offset, codec, 0, 0, 0)
     for appended in appends:
         result = appended if result.first_offset < 0 else _together(result, appended)
@@ -107,25 +101,6 @@ def _timestamps(table: pa.Table | pa.RecordBatch) -> pa.ChunkedArray | pa.Array 
     if "timestamp" in table.schema.names:
         return table.column("timestamp").cast(pa.timestamp("ms"), safe=False).cast(pa.int64())
     return None
-
-
-def _options(log: PartitionLog, codec: str, level: int | None, batch_bytes: int, now_ms: int) -> dict[str, Any]:
-    """What batches and messages have in common."""
-    return {
-        "codec": codec,
-        "level": level,
-        "base_offset": log.log_end_offset,
-        "batch_bytes": min(batch_bytes, log.config.max_message_bytes, log.config.segment_bytes),
-        "log_append_time_ms": now_ms if log.config.log_append_time and log.config.magic else None,
-    }
-
-
-def _encoded_messages(
-    log: PartitionLog, table: pa.Table | pa.RecordBatch, producer: Producer, options: dict[str, Any]
-) -> Iterator[bytes]:
-    if producer.is_idempotent:
-        raise UsageError(f"v{log.config.magic} messages have no place for a producer id")
-    return encode_messages(table, magic=log.config.magic, **options)
 
 
 def _verification(log: PartitionLog, producer: Producer) -> VerificationGuard | None:

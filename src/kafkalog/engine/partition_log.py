@@ -264,7 +264,9 @@ class PartitionLog:
 
         The offsets are the log's. A topic with a compression.type of its own does not take `codec`.
         """
-        from .append_tables import Producer, append_table
+        from kafkalog.segment.encode import Producer
+
+        from .append_tables import append_table
 
         epoch = self.latest_epoch if leader_epoch is None else leader_epoch
         producer = Producer(producer_id, producer_epoch, base_sequence, is_transactional)

@@ -8,6 +8,13 @@ from itertools import pairwise
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 SPANS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000))
 LAST_SECOND = 253_402_300_799  # of the year 9999
+NAME_LENGTH = 160
+
+
+def name_text(name: str) -> str:
+    """A name or path as `repr` shows it, with the middle of a long one left out."""
+    text = repr(name)
+    return text if len(text) <= NAME_LENGTH else f"{text[: NAME_LENGTH // 2]}...{text[-NAME_LENGTH // 2 :]}"
 
 
 def plural(count: int, noun: str, several: str | None = None) -> str:

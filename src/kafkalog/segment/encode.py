@@ -1,7 +1,7 @@
 """Encode Arrow columns of the `records` table: v2 batches, or v0 and v1 messages, as Kafka's own writers lay them out.
 
-The rows are taken in slices that hold many batches, so that memory stays bounded and no Python object is made for a record. Where
-batches are cut depends on the records alone, not on the chunks in which the table comes.
+Rows are encoded in slices of many batches, so memory stays bounded and no Python object is created per record. Where batches are
+cut depends on the records alone, not on the chunks of the table.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import struct
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -41,8 +42,112 @@ FAULTS = {
 }
 
 
+@dataclass(frozen=True)
+class EncodeOptions:
+    """How rows are packed into batches or messages.
+
+    Offsets are those of the column `offset`, or count from `base_offset` when it is given (from 0 without either). A batch ends
+    at `batch_records`, or before it grows beyond `batch_bytes` uncompressed; a larger record gets a batch of its own.
+    `log_append_time_ms` replaces all timestamps and makes the entries LogAppendTime.
+    """
+
+    codec: str = "none"
+    level: int | None = None
+    base_offset: int | None = None
+    batch_records: int = MAX_INT32
+    batch_bytes: int = BATCH_BYTES
+    log_append_time_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        check_between("batch_records", self.batch_records, 1, MAX_INT32)
+        check_between("batch_bytes", self.batch_bytes, 1, MAX_INT32)
+        if self.log_append_time_ms is not None:
+            check_between("log_append_time_ms", self.log_append_time_ms, 0, MAX_INT64)
+        self.compress(b"")  # refuses an unknown level before the first row is looked at
+
+    @cached_property
+    def codec_id(self) -> int:
+        return codecs.codec_id(self.codec)
+
+    @property
+    def is_compressed(self) -> bool:
+        return self.codec_id != codecs.NONE
+
+    @property
+    def attributes(self) -> int:
+        return self.codec_id | (batch.LOG_APPEND_TIME if self.log_append_time_ms is not None else 0)
+
+    def compress(self, content: memoryview | bytes, magic: int = 2) -> bytes:
+        return codecs.compress(self.codec_id, content, level=self.level, magic=magic)
+
+
+@dataclass(frozen=True)
+class Producer:
+    """The producer in the headers of v2 batches; without an id, none. `base_sequence` is that of the first batch."""
+
+    producer_id: int = -1
+    producer_epoch: int = -1
+    base_sequence: int = NO_SEQUENCE
+    is_transactional: bool = False
+
+    @property
+    def is_idempotent(self) -> bool:
+        return self.producer_id >= 0
+
+    def check(self, *, is_control: bool) -> None:
+        check_between("producer_id", self.producer_id, -1, MAX_INT64)
+        check_between("producer_epoch", self.producer_epoch, -1, MAX_INT16)
+        check_between("base_sequence", self.base_sequence, NO_SEQUENCE, MAX_INT32)
+        if not self.is_idempotent:
+            if self.is_transactional:
+                raise UsageError("transactional batches need a producer id")
+            return
+        if self.producer_epoch < 0:
+            raise UsageError(f"producer {self.producer_id} needs an epoch")
+        if self.base_sequence < 0 and not is_control:
+            raise UsageError(f"producer {self.producer_id} needs a sequence number; only control batches go without")
+
+
+@dataclass(frozen=True)
+class BatchFields:
+    """What only the headers of v2 batches hold.
+
+    `has_append_times` makes the batches LogAppendTime with the timestamps of the rows, which must be equal within a batch.
+    """
+
+    leader_epoch: int = -1
+    producer: Producer = Producer()
+    has_append_times: bool = False
+    delete_horizon_ms: int | None = None
+    is_control: bool = False
+
+    def __post_init__(self) -> None:
+        check_between("leader_epoch", self.leader_epoch, -1, MAX_INT32)
+        self.producer.check(is_control=self.is_control)
+        if self.delete_horizon_ms is not None:
+            check_between("delete_horizon_ms", self.delete_horizon_ms, 0, MAX_INT64)
+
+    @property
+    def attributes(self) -> int:
+        flags = (
+            (self.has_append_times, batch.LOG_APPEND_TIME),
+            (self.producer.is_transactional, batch.TRANSACTIONAL),
+            (self.is_control, batch.CONTROL),
+            (self.delete_horizon_ms is not None, batch.DELETE_HORIZON),
+        )
+        return sum(mask for given, mask in flags if given)
+
+
+PLAIN = EncodeOptions()
+NO_PRODUCER = BatchFields()
+
+
+def _given(value: int | None, default: int) -> int:
+    return default if value is None else value
+
+
 class Run(NamedTuple):
-    """Whole batches one after the other, and their headers, with positions in `data`."""
+    """Consecutive whole batches, and their headers with positions in `data`."""
 
     data: memoryview
     entries: EntryTable
@@ -55,7 +160,7 @@ class Run(NamedTuple):
         return Run(self.data[start : start + int(entries.stop[-1])], entries)
 
     def moved(self, base_offset: int) -> Run:
-        """A copy whose first batch begins at `base_offset`, and the others as far behind it as before."""
+        """A copy with all offsets shifted so that the first batch begins at `base_offset`."""
         data, entries = np.frombuffer(self.data, np.uint8).copy(), self.entries.copy()
         distance = base_offset - int(entries.base_offset[0])
         entries.base_offset += distance
@@ -69,140 +174,72 @@ class Run(NamedTuple):
             yield self.data[start:stop]
 
 
-def encode_batches(table: pa.Table | pa.RecordBatch, **options: Any) -> Iterator[bytes]:
-    """The v2 batches that hold the rows of `table`, one `bytes` each; options as for `encode_runs`."""
-    return (bytes(each) for run in encode_runs(table, **options) for each in run.batches())
+def encode_batches(
+    table: pa.Table | pa.RecordBatch, options: EncodeOptions = PLAIN, fields: BatchFields = NO_PRODUCER
+) -> Iterator[bytes]:
+    """The v2 batches that hold the rows of `table`, one `bytes` each."""
+    return (bytes(each) for run in encode_runs(table, options, fields) for each in run.batches())
 
 
 def encode_runs(
     table: pa.Table | pa.RecordBatch,
+    options: EncodeOptions = PLAIN,
+    fields: BatchFields = NO_PRODUCER,
     *,
-    codec: str = "none",
-    level: int | None = None,
-    base_offset: int | None = None,
-    batch_records: int = MAX_INT32,
-    batch_bytes: int = BATCH_BYTES,
     run_bytes: int = RUN_BYTES,
-    leader_epoch: int = -1,
-    log_append_time_ms: int | None = None,
-    has_append_times: bool = False,
-    delete_horizon_ms: int | None = None,
-    producer_id: int = -1,
-    producer_epoch: int = -1,
-    base_sequence: int = NO_SEQUENCE,
-    is_transactional: bool = False,
-    is_control: bool = False,
 ) -> Iterator[Run]:
-    """The v2 batches that hold the rows of `table`, many at a time; a run is gone when the next is asked for.
+    """The v2 batches that hold the rows of `table`, many at a time; a run is valid until the next is requested.
 
-    Columns that count: `key`, `value`, `offset`, `timestamp_ms` or `timestamp` (the finer part of a millisecond is dropped),
-    `headers_raw` or `headers`; the first named wins. A missing column is null in every row; a null timestamp is stored as -1.
-    Offsets are those of the column, or count from `base_offset` when it is given (from 0 without either).
-
-    A batch ends at `batch_records`, or before it grows beyond `batch_bytes` uncompressed; a larger record has a batch of its own.
-    A boolean column `batch_start` begins one where it is true. A run has at most `run_bytes` before compression, unless one batch
-    has more. `log_append_time_ms` makes the batches LogAppendTime, and so does `has_append_times` with the timestamps of the
-    rows, of which those of a batch have to be equal. `base_sequence` is that of the first batch, the others follow. UsageError
+    Columns used: `key`, `value`, `offset`, `timestamp_ms` or `timestamp` (truncated to milliseconds), `headers_raw` or `headers`;
+    the first named wins. A missing column is null in every row; a null timestamp is stored as -1. A boolean column `batch_start`
+    begins a batch where it is true. A run has at most `run_bytes` before compression, unless a single batch has more. UsageError
     for what Kafka's writer refuses too.
     """
-    check_between("batch_records", batch_records, 1, MAX_INT32)
-    check_between("batch_bytes", batch_bytes, 1, MAX_INT32)
     check_between("run_bytes", run_bytes, 1, MAX_INT32)
-    check_between("leader_epoch", leader_epoch, -1, MAX_INT32)
-    _check_producer(producer_id, producer_epoch, base_sequence, is_transactional, is_control)
-    number = codecs.codec_id(codec)
-    form = _Form(2, number, level, log_append_time_ms, delete_horizon_ms, is_transactional, is_control, has_append_times)
-    settings = np.empty(batch_kernel.SETTING_COUNT, np.int64)
-    settings[batch_kernel.MOST_RECORDS] = batch_records
-    settings[batch_kernel.MOST_BYTES] = batch_bytes
-    settings[batch_kernel.WITH_ATTRIBUTES] = form.attributes
-    settings[batch_kernel.WITH_LEADER_EPOCH] = leader_epoch
-    settings[batch_kernel.WITH_PRODUCER_ID] = producer_id
-    settings[batch_kernel.WITH_PRODUCER_EPOCH] = producer_epoch
-    settings[batch_kernel.NEXT_SEQUENCE] = base_sequence
-    settings[batch_kernel.HORIZON] = kernel.NO_HORIZON if delete_horizon_ms is None else delete_horizon_ms
-    settings[batch_kernel.APPEND_TIME] = kernel.NO_APPEND_TIME if log_append_time_ms is None else log_append_time_ms
-    settings[batch_kernel.BEFORE] = -1
-    settings[batch_kernel.CRC_FUNCTION] = batch_kernel.NO_CHECKSUM if form.is_compressed else crc32c_function()
-    runs = _iter_runs(TableColumns(table, base_offset, is_control), settings, run_bytes)
-    if not form.is_compressed:
+    columns = TableColumns(table, options.base_offset, fields.is_control)
+    runs = _iter_runs(columns, _kernel_settings(options, fields), run_bytes)
+    if not options.is_compressed:
         return runs
-    return _compressed_by_kernel(runs) if form.suits_kernel else (_compressed(run, form) for run in runs)
+    # The kernel gives the same bytes without a Python object per batch.
+    if options.codec_id == codecs.LZ4 and options.level is None and lz4_compress_function() != NOT_FOUND:
+        return _compressed_by_kernel(runs)
+    return (_compressed(run, options) for run in runs)
 
 
-def encode_messages(
-    table: pa.Table | pa.RecordBatch,
-    *,
-    magic: int = 1,
-    codec: str = "none",
-    level: int | None = None,
-    base_offset: int | None = None,
-    batch_records: int = MAX_INT32,
-    batch_bytes: int = BATCH_BYTES,
-    log_append_time_ms: int | None = None,
-) -> Iterator[bytes]:
-    """The v0 or v1 messages of the rows of `table`: with a codec one compressed set per `bytes`, else many messages in each.
+def _kernel_settings(options: EncodeOptions, fields: BatchFields) -> Ints:
+    settings = np.empty(batch_kernel.SETTING_COUNT, np.int64)
+    settings[batch_kernel.MOST_RECORDS] = options.batch_records
+    settings[batch_kernel.MOST_BYTES] = options.batch_bytes
+    settings[batch_kernel.WITH_ATTRIBUTES] = options.attributes | fields.attributes
+    settings[batch_kernel.WITH_LEADER_EPOCH] = fields.leader_epoch
+    settings[batch_kernel.WITH_PRODUCER_ID] = fields.producer.producer_id
+    settings[batch_kernel.WITH_PRODUCER_EPOCH] = fields.producer.producer_epoch
+    settings[batch_kernel.NEXT_SEQUENCE] = fields.producer.base_sequence
+    settings[batch_kernel.HORIZON] = _given(fields.delete_horizon_ms, kernel.NO_HORIZON)
+    settings[batch_kernel.APPEND_TIME] = _given(options.log_append_time_ms, kernel.NO_APPEND_TIME)
+    settings[batch_kernel.BEFORE] = -1
+    settings[batch_kernel.CRC_FUNCTION] = batch_kernel.NO_CHECKSUM if options.is_compressed else crc32c_function()
+    return settings
 
-    Columns and limits as for `encode_batches`; there are no headers, and v0 has no timestamps. `log_append_time_ms` stands for
-    the timestamps of all messages, also inside a set.
+
+def encode_messages(table: pa.Table | pa.RecordBatch, magic: int = 1, options: EncodeOptions = PLAIN) -> Iterator[bytes]:
+    """The v0 or v1 messages of the rows of `table`: with a codec one compressed set per `bytes`, otherwise many messages in each.
+
+    Columns as for `encode_runs`, except that there are no headers and that v0 has no timestamps. A log append time also goes into
+    the messages inside a set.
     """
     if magic not in (0, 1):
         raise UsageError(f"magic {magic} is not a message format: allowed are 0 and 1")
-    if magic == 0 and log_append_time_ms is not None:
+    if magic == 0 and options.log_append_time_ms is not None:
         raise UsageError("a v0 message has no timestamp, so it has no log append time")
-    number = codecs.codec_id(codec)
-    if number > message.MAX_CODEC:
-        raise UsageError(f"codec {codec} cannot be in a v{magic} message: allowed are {', '.join(codecs.NAMES[:-1])}")
-    form = _Form(magic, number, level, log_append_time_ms, None, False, False)
-    return _iter_messages(_Rows(table, base_offset, batch_records, batch_bytes, form), form)
-
-
-@dataclass(frozen=True)
-class _Form:
-    """What all batches of one call share."""
-
-    magic: int
-    codec: int
-    level: int | None
-    log_append_time_ms: int | None
-    delete_horizon_ms: int | None
-    is_transactional: bool
-    is_control: bool
-    has_append_times: bool = False
-
-    def __post_init__(self) -> None:
-        if self.log_append_time_ms is not None:
-            check_between("log_append_time_ms", self.log_append_time_ms, 0, MAX_INT64)
-        if self.delete_horizon_ms is not None:
-            check_between("delete_horizon_ms", self.delete_horizon_ms, 0, MAX_INT64)
-        self.compress(b"")  # an unknown level is refused before the first row is looked at
-
-    @property
-    def attributes(self) -> int:
-        flags = (
-            (self.log_append_time_ms is not None or self.has_append_times, batch.LOG_APPEND_TIME),
-            (self.is_transactional, batch.TRANSACTIONAL),
-            (self.is_control, batch.CONTROL),
-            (self.delete_horizon_ms is not None, batch.DELETE_HORIZON),
-        )
-        return self.codec | sum(mask for given, mask in flags if given)
-
-    @property
-    def is_compressed(self) -> bool:
-        return self.codec != codecs.NONE
-
-    @property
-    def suits_kernel(self) -> bool:
-        """Whether a kernel can compress, which gives the same bytes without a Python object for a batch."""
-        return self.codec == codecs.LZ4 and self.level is None and lz4_compress_function() != NOT_FOUND
-
-    def compress(self, content: memoryview | bytes) -> bytes:
-        return codecs.compress(self.codec, content, level=self.level, magic=self.magic)
+    if options.codec_id > message.MAX_CODEC:
+        raise UsageError(f"codec {options.codec} cannot be in a v{magic} message: allowed are {', '.join(codecs.NAMES[:-1])}")
+    return _iter_messages(_MessageRows(table, magic, options), magic, options)
 
 
 @dataclass(frozen=True)
 class _Planned:
-    """Whole sets of messages of consecutive rows: `batches` as `kernels.encode.plan` fills it, with its closing column."""
+    """Whole sets of messages of adjacent rows: `batches` as `kernels.encode_messages.plan` fills it, with the closing column."""
 
     columns: kernel.Columns
     sizes: Ints
@@ -218,7 +255,7 @@ class _Planned:
         return offsets
 
     def pieces(self) -> Iterator[_Planned]:
-        """The same sets, few enough at a time for a buffer of TARGET_BYTES; a set that is larger comes alone."""
+        """The same sets, few enough at a time for a buffer of TARGET_BYTES; a larger set comes alone."""
         stops = self.batches[kernel.STOP, :-1]
         first = 0
         while first < self.count:
@@ -239,18 +276,13 @@ class _Planned:
             yield view[start:stop]
 
 
-class _Rows:
+class _MessageRows:
     """The rows of a table, cut into sets of messages slice by slice."""
 
-    def __init__(
-        self, table: pa.Table | pa.RecordBatch, base_offset: int | None, batch_records: int, batch_bytes: int, form: _Form
-    ) -> None:
-        check_between("batch_records", batch_records, 1, MAX_INT32)
-        check_between("batch_bytes", batch_bytes, 1, MAX_INT32)
-        self.columns = TableColumns(table, base_offset, form.is_control)
-        self.batch_records = batch_records
-        self.batch_bytes = batch_bytes
-        self.magic = form.magic
+    def __init__(self, table: pa.Table | pa.RecordBatch, magic: int, options: EncodeOptions) -> None:
+        self.columns = TableColumns(table, options.base_offset, False)
+        self.magic = magic
+        self.options = options
 
     def planned(self) -> Iterator[_Planned]:
         """All rows, some sets at a time."""
@@ -261,7 +293,7 @@ class _Rows:
             stop = min(start + size, self.columns.rows)
             planned = self._plan(start, stop, before)
             if stop < self.columns.rows:
-                # More rows might still join the last set of this slice.
+                # More rows may still join the last set of this slice.
                 if planned.count == 1:
                     size *= 2
                     continue
@@ -278,7 +310,7 @@ class _Rows:
         if _has_headers(columns):
             raise UsageError(f"v{self.magic} messages have no headers: leave out the column, or encode v2 batches")
         kernel.measure(columns, self.magic, sizes)
-        limits = self.batch_records, self.batch_bytes
+        limits = self.options.batch_records, self.options.batch_bytes
         status, row, count = kernel.plan(columns.offsets, columns.timestamps, before, *limits, sizes, batches)
         if status != kernel.OK:
             where = f"row {start + row} with offset {columns.offsets[row]} and timestamp {columns.timestamps[row]}"
@@ -287,7 +319,7 @@ class _Rows:
 
 
 def _iter_runs(columns: TableColumns, settings: Ints, run_bytes: int) -> Iterator[Run]:
-    """The batches of all rows, as the kernel makes them."""
+    """The batches of all rows, as the kernel writes them."""
     target = np.empty(run_bytes, np.uint8)
     entries = EntryTable.with_room(RUN_BATCHES)
     start = 0
@@ -309,7 +341,7 @@ def _iter_runs(columns: TableColumns, settings: Ints, run_bytes: int) -> Iterato
         if status != kernel.OK:
             where = f"row {start + row} with offset {part.offsets[row]} and timestamp {part.timestamps[row]}"
             raise UsageError(f"{where} cannot be encoded: {FAULTS[status]}")
-        # More rows might still join the last batch of a slice, which then comes again with them.
+        # More rows may still join the last batch of a slice, so it is encoded again with the next one.
         slice_rows = SLICE_ROWS if row else 2 * slice_rows
         start += row
 
@@ -320,7 +352,7 @@ def _has_headers(columns: kernel.Columns) -> bool:
 
 
 def _encoded_headers(columns: kernel.Columns, scratch: SliceScratch) -> tuple[Bytes, Ints]:
-    """The headers of all rows as records have them, and where those of each row end; nothing if there are none."""
+    """The headers of all rows in record format, and where those of each row end; empty if there are none."""
     if not len(columns.header_offsets):
         return NO_FLAGS, NO_INTS
     target = scratch.bytes("encoded headers", batch_kernel.max_headers_size(columns))
@@ -344,12 +376,12 @@ def _compressed_by_kernel(runs: Iterator[Run]) -> Iterator[Run]:
         yield Run(memoryview(target)[:size], entries)  # type: ignore[arg-type]
 
 
-def _compressed(run: Run, form: _Form) -> Run:
-    """The same batches with their records compressed, and the checksums that they did not have before."""
+def _compressed(run: Run, options: EncodeOptions) -> Run:
+    """The same batches with their records compressed, and with checksums, which they did not have before."""
     parts: list[memoryview | bytes] = []
     sizes, checksums = [], []
     for each in run.batches():
-        payload = form.compress(each[batch.HEADER_SIZE :])
+        payload = options.compress(each[batch.HEADER_SIZE :])
         checksum = crc32c(payload, crc32c(each[batch.CRC_START : batch.HEADER_SIZE]))
         length = _check_length(batch.MIN_BATCH_LENGTH + len(payload)).to_bytes(4, "big")
         front = each[: batch.BATCH_LENGTH_POSITION], length, each[batch.LOG_OVERHEAD : batch.CRC_POSITION]
@@ -369,44 +401,30 @@ def _check_length(length: int) -> int:
     return length
 
 
-def _iter_messages(rows: _Rows, form: _Form) -> Iterator[bytes]:
-    relative = form.magic == 1 and form.is_compressed
-    append_time = kernel.NO_APPEND_TIME if form.log_append_time_ms is None else form.log_append_time_ms
-    flags = form.attributes & ~batch.CODEC_MASK
+def _iter_messages(rows: _MessageRows, magic: int, options: EncodeOptions) -> Iterator[bytes]:
+    relative = magic == 1 and options.is_compressed
+    append_time = _given(options.log_append_time_ms, kernel.NO_APPEND_TIME)
+    flags = options.attributes & ~batch.CODEC_MASK
     for planned in rows.planned():
         target = planned.target()
-        kernel.write_messages(planned.columns, form.magic, flags, append_time, relative, planned.sizes, planned.batches, target)
+        kernel.write_messages(planned.columns, magic, flags, append_time, relative, planned.sizes, planned.batches, target)
         parts = planned.parts(target)
-        if not form.is_compressed:
+        if not options.is_compressed:
             yield from map(bytes, parts)
             continue
         times = planned.batches[kernel.MAX_TIMESTAMP, :-1].tolist()
         for part, offset, newest in zip(parts, planned.last_offsets.tolist(), times, strict=True):
-            time = newest if form.log_append_time_ms is None else form.log_append_time_ms
-            yield _wrapper(form, offset, time, form.compress(part))
+            time = _given(options.log_append_time_ms, newest)
+            yield _wrapper(magic, options.attributes, offset, time, options.compress(part, magic))
 
 
-def _wrapper(form: _Form, offset: int, timestamp: int, payload: memoryview | bytes) -> bytes:
+def _wrapper(magic: int, attributes: int, offset: int, timestamp: int, payload: bytes) -> bytes:
     """The message that holds a compressed set."""
-    front = struct.pack(">bb", form.magic, form.attributes)
-    if form.magic:
+    front = struct.pack(">bb", magic, attributes)
+    if magic:
         front += struct.pack(">q", timestamp)
     front += struct.pack(">ii", -1, len(payload))
     size = 4 + len(front) + len(payload)
     if size > MAX_INT32 - batch.LOG_OVERHEAD:
         raise UsageError(f"a set of {size} compressed bytes cannot be stored: {FAULTS[kernel.TOO_LARGE]}")
     return b"".join((struct.pack(">qiI", offset, size, zlib.crc32(payload, zlib.crc32(front))), front, payload))
-
-
-def _check_producer(producer_id: int, producer_epoch: int, base_sequence: int, transactional: bool, control: bool) -> None:
-    check_between("producer_id", producer_id, -1, MAX_INT64)
-    check_between("producer_epoch", producer_epoch, -1, MAX_INT16)
-    check_between("base_sequence", base_sequence, NO_SEQUENCE, MAX_INT32)
-    if producer_id < 0:
-        if transactional:
-            raise UsageError("transactional batches need a producer id")
-        return
-    if producer_epoch < 0:
-        raise UsageError(f"producer {producer_id} needs an epoch")
-    if base_sequence < 0 and not control:
-        raise UsageError(f"producer {producer_id} needs a sequence number; only control batches go without")

@@ -25,7 +25,7 @@ from kafkalog.format.integers import MAX_INT32
 
 from .constant import Constants
 from .decode import DecodedWindow, RecordDecoder, RecordRange, entry_place
-from .encode import BATCH_BYTES, encode_batches
+from .encode import BATCH_BYTES, BatchFields, EncodeOptions, encode_batches
 from .gathering import Gatherer
 from .windows import Window
 
@@ -155,16 +155,10 @@ class Recoder:
 
     def _new_gatherer(self, kind: _Kind) -> Gatherer:
         batch_bytes = self.recoding.batch_bytes or (MAX_INT32 if kind.is_set else BATCH_BYTES)
-        return Gatherer(
-            lambda table: encode_batches(
-                table,
-                codec=codecs.NAMES[kind.codec],
-                level=self.recoding.level if kind.codec != codecs.NONE else None,
-                batch_bytes=batch_bytes,
-                leader_epoch=kind.leader_epoch,
-                has_append_times=kind.append_time,
-            )
-        )
+        level = self.recoding.level if kind.codec != codecs.NONE else None
+        options = EncodeOptions(codecs.NAMES[kind.codec], level, batch_bytes=batch_bytes)
+        fields = BatchFields(kind.leader_epoch, has_append_times=kind.append_time)
+        return Gatherer(lambda table: encode_batches(table, options, fields))
 
     def _copied(self, window: Window, first: int, last: int, action: int) -> Iterator[bytes | memoryview]:
         entries = window.entries

@@ -1,14 +1,16 @@
-"""`kafkalog.open`: the partitions at a path, and every table of them as a stream of Arrow batches."""
+"""`kafkalog.open`: the partitions at a path, and each of their tables as a stream of Arrow batches."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from kafkalog.errors import Limits, StorageError, UsageError
+from kafkalog.format.quantities import name_text, plural, size_text
 from kafkalog.kernels._jit import announce_compilation
 from kafkalog.log.checks.finding import Finding
 from kafkalog.log.checks.run import check_partitions
@@ -41,7 +43,7 @@ ROW_TABLES: dict[str, Callable[[Iterable[Partition], ReadOptions, ReadReport], I
     "epochs": rows.epoch_rows,
     "transactions": rows.transaction_rows,
 }
-# They tell of files as they lie there.
+# They show files as they are stored.
 FILE_TABLES = ("segments", "index_entries")
 
 
@@ -51,8 +53,54 @@ def open_logs(path: str | os.PathLike[str], *, filesystem: FileSystem | None = N
     return Logs(place, find_partitions(store, place))
 
 
+@dataclass(frozen=True)
+class ReadChoices:
+    """What callers of `Logs.read` and `Logs.follow` chose, as they passed it."""
+
+    topics: Names | None = None
+    partitions: Numbers | None = None
+    start_offset: int | None = None
+    stop_offset: int | None = None
+    start_time: Time | None = None
+    stop_time: Time | None = None
+    isolation: str = ISOLATIONS[0]
+    on_damage: str = DAMAGE_MODES[0]
+    include_control: bool = False
+    neighbours: bool = False
+    allow_disorder: bool = False
+    skip_io_errors: bool = False
+    threads: int | None = None
+    limits: Limits | None = None
+    report: ReadReport | None = None
+
+    def options(self, columns: Iterable[str]) -> ReadOptions:
+        """The same as readers take it; UsageError for what is not allowed."""
+        if self.skip_io_errors and self.on_damage == "strict":
+            raise UsageError('skip_io_errors needs on_damage="skip" or "salvage": "strict" would stop at what could not be read')
+        return ReadOptions(
+            columns=frozenset(columns),
+            record_range=self._record_range(),
+            isolation=_allowed("isolation", self.isolation, ISOLATIONS),
+            on_damage=_allowed("on_damage", self.on_damage, DAMAGE_MODES),
+            include_control=self.include_control,
+            neighbours=self.neighbours,
+            allow_disorder=self.allow_disorder,
+            skip_io_errors=self.skip_io_errors,
+            threads=_positive("threads", self.threads),
+            limits=self.limits or Limits(),
+        )
+
+    def _record_range(self) -> RecordRange:
+        return RecordRange(
+            LOWEST if self.start_offset is None else _int64(whole_number("start_offset", self.start_offset)),
+            HIGHEST if self.stop_offset is None else _int64(whole_number("stop_offset", self.stop_offset)),
+            LOWEST if self.start_time is None else _int64(milliseconds("start_time", self.start_time)),
+            HIGHEST if self.stop_time is None else _int64(milliseconds("stop_time", self.stop_time)),
+        )
+
+
 class Logs:
-    """The partitions found at a path. Nothing is read before a table is asked for."""
+    """The partitions found at a path. Nothing is read before a table is requested."""
 
     def __init__(self, path: str, partitions: Sequence[Partition]) -> None:
         self.path = path
@@ -60,7 +108,13 @@ class Logs:
         self.report = ReadReport()
 
     def __repr__(self) -> str:
-        return f"Logs({self.path!r}, {len(self.partitions)} partitions)"
+        counts = (
+            plural(len({partition.topic for partition in self.partitions}), "topic"),
+            plural(len(self.partitions), "partition"),
+            plural(sum(len(partition.segments) for partition in self.partitions), "segment"),
+            size_text(sum(partition.size for partition in self.partitions)),
+        )
+        return f"Logs({name_text(self.path)}, {', '.join(counts)})"
 
     def read(
         self,
@@ -85,20 +139,23 @@ class Logs:
     ) -> pa.RecordBatchReader:
         """A table as a stream of Arrow batches.
 
-        One name or number stands for a list of it. Offsets and times are half-open ranges of records; `batches` takes the
-        offsets. A time is milliseconds since 1970, a datetime, a date, or ISO 8601; one without a time zone is UTC.
+        A single name or number stands for a list of one. Offsets and times are half-open ranges of records; `batches` takes the
+        offsets. A time is milliseconds since 1970, a datetime, a date, or ISO 8601; without a time zone it is UTC.
         `isolation="read_committed"` leaves out aborted data and stops at the last stable offset.
         `on_damage`: "strict" raises at the first damage, after all records before it; "skip" leaves damaged batches out;
-        "salvage" also finds its way behind a broken length. What is left out is in `report`, or in `self.report`.
-        `neighbours` takes the log to be never compacted and its leader-epoch-checkpoint to be right: what differs is damage.
+        "salvage" also resynchronises after a corrupt length field. `report`, or `self.report`, lists what was left out.
+        `neighbours` assumes a log that was never compacted and a correct leader-epoch-checkpoint: a contradiction is damage.
         `allow_disorder` reads entries whose offsets or epochs go back.
-        `skip_io_errors` (not with "strict") takes 4 KiB that the device cannot read as zeros: what lies there is damage.
-        `threads`: how many windows are decoded at once; by default the cores of this process, at most 4.
+        `skip_io_errors` (not with "strict") reads blocks of 4 KiB that the device cannot read as zeros, which are then damage.
+        `threads`: how many windows are decoded at once; by default one per core of this process, at most 4.
         """
-        schema = find_table(table).schema(several_names("columns", columns))
-        options = _options(
-            schema,
-            _range(start_offset, stop_offset, start_time, stop_time),
+        choices = ReadChoices(
+            topics=topics,
+            partitions=partitions,
+            start_offset=start_offset,
+            stop_offset=stop_offset,
+            start_time=start_time,
+            stop_time=stop_time,
             isolation=isolation,
             on_damage=on_damage,
             include_control=include_control,
@@ -107,8 +164,11 @@ class Logs:
             skip_io_errors=skip_io_errors,
             threads=threads,
             limits=limits,
+            report=report,
         )
-        self.report = report if report is not None else ReadReport()
+        schema = find_table(table).schema(several_names("columns", columns))
+        options = choices.options(schema.names)
+        self.report = _report_of(choices)
         if table == "findings":
             found = rows.finding_rows(self.check(topics=topics, partitions=partitions, options=options, report=self.report))
             return pa.RecordBatchReader.from_batches(schema, rows.row_batches(found, schema))
@@ -124,9 +184,9 @@ class Logs:
         options: ReadOptions | None = None,
         report: ReadReport | None = None,
     ) -> Iterator[Finding | None]:
-        """What is wrong with these logs, as it is found, and None now and then: `report` then says how far it has come.
+        """What is wrong with these logs, as it is found, and None now and then: `report` then says how far the check has come.
 
-        Of `options` only threads and limits count. Without topics and partitions the log directory itself is looked at, too.
+        Only threads and limits of `options` count. Without topics and partitions the log directory itself is checked, too.
         """
         chosen = self.choose(topics, partitions)
         whole = self.is_log_directory and topics is None and partitions is None
@@ -152,18 +212,17 @@ class Logs:
         start_offsets: Mapping[str, int] | None = None,
         **choices: Any,
     ) -> Iterator[pa.RecordBatch]:
-        """Records as `read` gives them, and then those that a running broker appends, until `stop()` is true.
+        """Records as `read` returns them, and then those that a running broker appends, until `stop()` is true.
 
-        Takes the choices of `read`; `start_offsets` has a start of its own for the partitions in these folders. Each batch
-        belongs to one partition. New segments are taken up as they appear; a write under way is waited for, and with
-        `isolation="read_committed"` an open transaction is. What is there when `stop()` turns true still comes.
+        Takes the choices of `read`; `start_offsets` overrides the start offset by partition folder. Each batch belongs to one
+        partition. New segments are picked up as they appear; a write in progress is waited for, and with
+        `isolation="read_committed"` so is an open transaction. Records present when `stop()` turns true are still returned.
         """
+        given = ReadChoices(**choices)
         schema = find_table("records").schema(several_names("columns", columns))
-        chosen = self.choose(choices.pop("topics", None), choices.pop("partitions", None))
-        record_range = _range(*(choices.pop(name, None) for name in ("start_offset", "stop_offset", "start_time", "stop_time")))
-        report = choices.pop("report", None)
-        self.report = report if report is not None else ReadReport()
-        options = _options(schema, record_range, **choices)
+        chosen = self.choose(given.topics, given.partitions)
+        self.report = _report_of(given)
+        options = given.options(schema.names)
         announce_compilation()
         return follow_partitions(
             chosen,
@@ -176,9 +235,13 @@ class Logs:
         )
 
     def choose(self, topics: Names | None, numbers: Numbers | None) -> list[Partition]:
-        """The partitions to read: all that live, or the one that this path names whatever its state."""
+        """The partitions to read: all live ones, or the one that this path names, whatever its state."""
         topics, numbers = several_names("topics", topics), several_numbers("partitions", numbers)
         return choose(live_partitions(self.partitions, self.path), self.path, topics, numbers)
+
+
+def _report_of(choices: ReadChoices) -> ReadReport:
+    return choices.report if choices.report is not None else ReadReport()
 
 
 def _batches(
@@ -195,9 +258,9 @@ def _batches(
 def readable(
     partitions: Iterable[Partition], options: ReadOptions, report: ReadReport, *, as_stored: bool = False
 ) -> Iterator[Partition]:
-    """The partitions in turn; what storage would not show of one is an error, or noted in the report.
+    """The partitions in turn; what could not be listed of one is an error, or noted in the report.
 
-    What an interrupted compaction has finished belongs to a partition, unless its files are to be seen as they are stored.
+    Segments that an interrupted compaction finished belong to a partition, unless its files are shown `as_stored`.
     """
     for partition in partitions:
         for problem in partition.problems:
@@ -217,46 +280,8 @@ def _with_finished_segments(partition: Partition, options: ReadOptions, report: 
         return partition
 
 
-def _options(
-    schema: pa.Schema,
-    record_range: RecordRange,
-    *,
-    isolation: str = ISOLATIONS[0],
-    on_damage: str = DAMAGE_MODES[0],
-    include_control: bool = False,
-    neighbours: bool = False,
-    allow_disorder: bool = False,
-    skip_io_errors: bool = False,
-    threads: int | None = None,
-    limits: Limits | None = None,
-) -> ReadOptions:
-    if skip_io_errors and on_damage == "strict":
-        raise UsageError('skip_io_errors needs on_damage="skip" or "salvage": "strict" would stop at what could not be read')
-    return ReadOptions(
-        columns=frozenset(schema.names),
-        record_range=record_range,
-        isolation=_allowed("isolation", isolation, ISOLATIONS),
-        on_damage=_allowed("on_damage", on_damage, DAMAGE_MODES),
-        include_control=include_control,
-        neighbours=neighbours,
-        allow_disorder=allow_disorder,
-        skip_io_errors=skip_io_errors,
-        threads=_positive("threads", threads),
-        limits=limits or Limits(),
-    )
-
-
-def _range(start_offset: int | None, stop_offset: int | None, start_time: Time | None, stop_time: Time | None) -> RecordRange:
-    return RecordRange(
-        LOWEST if start_offset is None else _int64(whole_number("start_offset", start_offset)),
-        HIGHEST if stop_offset is None else _int64(whole_number("stop_offset", stop_offset)),
-        LOWEST if start_time is None else _int64(milliseconds("start_time", start_time)),
-        HIGHEST if stop_time is None else _int64(milliseconds("stop_time", stop_time)),
-    )
-
-
 def _int64(bound: int) -> int:
-    """A bound that 64 bits can hold and one less, too; nothing is stored beyond them."""
+    """A bound that fits into 64 bits, and so does the number below it; nothing is stored beyond them."""
     return min(max(bound, LOWEST + 1), HIGHEST)
 
 

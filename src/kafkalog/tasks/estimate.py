@@ -23,7 +23,7 @@ from kafkalog.format import batch, message
 from kafkalog.format.integers import MAX_INT32
 from kafkalog.format.varint import size_of_varint
 from kafkalog.kernels._jit import announce_compilation
-from kafkalog.segment.encode import encode_batches, encode_messages
+from kafkalog.segment.encode import EncodeOptions, encode_batches, encode_messages
 from kafkalog.storage import ByteSource, open_store
 from kafkalog.tables.choices import Names, several_names
 from kafkalog.tables.logs import open_logs
@@ -343,13 +343,12 @@ def _binary_lengths(column: pa.ChunkedArray) -> Ints:
 
 
 def _compressed(table: pa.Table, codec: str, batch_sizes: Sequence[int]) -> Iterator[Size]:
-    most: dict[str, Any] = {"codec": codec, "base_offset": 0, "batch_bytes": MAX_INT32}
     messages = table.drop_columns(["headers_raw"])
     for records in batch_sizes:
-        yield Size(2, codec, records, sum(map(len, encode_batches(table, **most, batch_records=records))))
+        options = EncodeOptions(codec, base_offset=0, batch_bytes=MAX_INT32, batch_records=records)
+        yield Size(2, codec, records, sum(map(len, encode_batches(table, options))))
         for magic in (0, 1) if codecs.codec_id(codec) <= message.MAX_CODEC else ():
-            encoded = encode_messages(messages, magic=magic, **most, batch_records=records)
-            yield Size(magic, codec, records, sum(map(len, encoded)))
+            yield Size(magic, codec, records, sum(map(len, encode_messages(messages, magic, options))))
 
 
 # Both

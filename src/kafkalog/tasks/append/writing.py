@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -16,7 +16,7 @@ from kafkalog.format import batch, message
 from kafkalog.format.entry_front import peek_front, peek_last_offset
 from kafkalog.format.names import parse_file_name, segment_file_name
 from kafkalog.format.sequence import NO_SEQUENCE, increment_sequence
-from kafkalog.segment.encode import encode_batches, encode_messages
+from kafkalog.segment.encode import BatchFields, EncodeOptions, Producer, encode_batches, encode_messages
 from kafkalog.storage.fs import Fs
 
 ENOUGH_ROWS = 1 << 16
@@ -143,19 +143,17 @@ class PartitionWriter:
     def _entries(self, rows: pa.Table) -> Iterator[bytes]:
         """The batches or messages that the log makes of these rows."""
         form, config = self.form, self.log.config
-        options: dict[str, Any] = {
-            "codec": form.codec,
-            "level": form.level,
-            "base_offset": self._next_offset,
-            "batch_bytes": min(form.batch_bytes, config.max_message_bytes, config.segment_bytes),
-            "log_append_time_ms": form.now_ms if config.log_append_time and form.magic else None,
-        }
+        options = EncodeOptions(
+            codec=form.codec,
+            level=form.level,
+            base_offset=self._next_offset,
+            batch_bytes=min(form.batch_bytes, config.max_message_bytes, config.segment_bytes),
+            log_append_time_ms=form.now_ms if config.log_append_time and form.magic else None,
+        )
         if form.magic < 2:
-            return (entry for encoded in encode_messages(rows, magic=form.magic, **options) for entry in _single(encoded))
-        producer = {"producer_id": form.producer_id, "producer_epoch": form.producer_epoch, "base_sequence": self._sequence}
-        is_transactional = form.transaction is not None
-        epoch = self.start.leader_epoch
-        return encode_batches(rows, leader_epoch=epoch, **options, **producer, is_transactional=is_transactional)
+            return (entry for encoded in encode_messages(rows, form.magic, options) for entry in _single(encoded))
+        producer = Producer(form.producer_id, form.producer_epoch, self._sequence, form.transaction is not None)
+        return encode_batches(rows, options, BatchFields(self.start.leader_epoch, producer))
 
 
 def _single(data: bytes) -> Iterator[bytes]:
