@@ -95,7 +95,7 @@ def floor_reader(path: Path) -> Reader:
     from kafkalog.codecs import decompress
     from kafkalog.kernels import layout, native
     from kafkalog.kernels.crc import check_batches
-    from kafkalog.segment.scratch import DecodeScratch
+    from kafkalog.segment.memory import DecodeScratch
 
     from .floor import decompress_each, plan_windows
 

@@ -33,10 +33,9 @@ from kafkalog.errors import (
     OutOfOrderSequence,
     TransactionCoordinatorFenced,
 )
-from kafkalog.format.batch import TRANSACTIONAL
+from kafkalog.format.batch import MAX_SEQUENCE, TRANSACTIONAL, increment_sequence
 from kafkalog.format.control import EndTxnMarker
-from kafkalog.format.hash_order import NewestFirstMap
-from kafkalog.format.sequence import MAX_SEQUENCE, increment_sequence
+from kafkalog.format.java import NewestFirstMap
 from kafkalog.storage.fs import LocalFs
 
 NOW = 1_700_000_000_000

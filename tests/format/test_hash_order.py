@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog.format.hash_order import HashMap, NewestFirstMap
+from kafkalog.format.java import HashMap, NewestFirstMap
 
 # What a java.util.HashMap of JDK 17 that is filled with `keys`, by put and by computeIfAbsent, has in which order; the first map
 # after some are removed and a part of these added again. Made by `python -m tests.engine.oracle.hash_orders`.

@@ -26,6 +26,7 @@ import pytest
 from kafkalog import codecs
 from kafkalog.errors import CorruptBatch
 from kafkalog.format import batch, checkpoint, index, message, names, snapshot
+from kafkalog.format.batch import increment_sequence
 from kafkalog.format.control import COMMIT, EndTxnMarker, LeaderChange, decode_control_record, encode_end_txn_marker
 from kafkalog.format.reference import (
     Record,
@@ -39,7 +40,6 @@ from kafkalog.format.reference import (
     encode_record,
     encode_wrapper,
 )
-from kafkalog.format.sequence import increment_sequence
 from kafkalog.format.varint import decode_uvarint, decode_varint, decode_varlong, encode_varint, encode_varlong
 from tests.golden.sets import DATA
 

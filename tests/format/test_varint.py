@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkalog.errors import CorruptBatch
-from kafkalog.format.sequence import MAX_SEQUENCE, decrement_sequence, increment_sequence, last_sequence
+from kafkalog.format.batch import MAX_SEQUENCE, decrement_sequence, increment_sequence, last_sequence
 from kafkalog.format.varint import (
     decode_uvarint,
     decode_varint,

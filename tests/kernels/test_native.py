@@ -22,7 +22,7 @@ from kafkalog.kernels import decompress as kernel
 from kafkalog.kernels import layout, native
 from kafkalog.kernels._jit import kernel as compiled
 from kafkalog.kernels.bytes import Bytes, Int, Ints
-from kafkalog.segment.scratch import DecodeScratch
+from kafkalog.segment.memory import DecodeScratch
 from tests.builders.small_logs import made_batch, write_segment
 
 pytestmark = pytest.mark.skipif(native.IS_OFF, reason="the JIT is off")

@@ -8,16 +8,17 @@ import struct
 import pytest
 
 from kafkalog.errors import CorruptBatch
-from kafkalog.payloads import (
+from kafkalog.payloads.internal_topics import (
+    UnknownRecordType,
     decode_cluster_metadata,
     decode_consumer_offsets,
     decode_remote_log_metadata,
     decode_share_group_state,
     decode_transaction_state,
+    java_double,
+    json_text,
 )
-from kafkalog.payloads.coordinator import UnknownRecordType
-from kafkalog.payloads.json_text import java_double, json_text
-from kafkalog.payloads.schema import messages
+from kafkalog.payloads.messages import messages
 
 
 def text(content: str) -> bytes:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from kafkalog import codecs
 from kafkalog.errors import UsageError
+from kafkalog.format.batch import increment_sequence
 from kafkalog.format.names import MAX_OFFSET
 from kafkalog.format.reference import (
     Headers,
@@ -22,7 +23,6 @@ from kafkalog.format.reference import (
     encode_message,
     encode_wrapper,
 )
-from kafkalog.format.sequence import increment_sequence
 from kafkalog.segment import encode
 from kafkalog.segment.columns import RAW_HEADERS_TYPE
 

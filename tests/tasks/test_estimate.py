@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalog.errors import UsageError
-from kafkalog.format.integers import MAX_INT32
+from kafkalog.format.java import MAX_INT32
 from kafkalog.format.reference import Record, encode_batch, encode_message
 from kafkalog.segment.encode import EncodeOptions, encode_batches, encode_messages
 from kafkalog.tasks.estimate import Estimation, estimate_sizes, estimate_table, read_records

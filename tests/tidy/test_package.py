@@ -48,7 +48,7 @@ def loaded_modules(statement: str) -> list[str]:
         COMMAND.format(["dump", "--help"]),
         COMMAND.format(["cat", "--help"]),
         COMMAND.format(["transactions", "--help"]),
-        "import kafkalog.payloads",
+        "import kafkalog.payloads.internal_topics",
         COMMAND.format(["salvage", "--help"]),
         COMMAND.format(["reindex", "--help"]),
         COMMAND.format(["append", "--help"]),

@@ -17,7 +17,7 @@ from kafkalog import codecs
 from kafkalog.errors import InvalidRecord, InvalidTimestamp, RecordBatchTooLarge, RecordTooLarge, UsageError
 from kafkalog.format.batch import CODEC_MASK, NO_TIMESTAMP, TRANSACTIONAL
 from kafkalog.format.entry_table import EntryTable
-from kafkalog.format.integers import MAX_INT64
+from kafkalog.format.java import MAX_INT64
 from kafkalog.segment.encode import BatchFields, EncodeOptions, Producer, Run, encode_messages, encode_runs
 
 from .appending import AppendRequest, AppendResult, append_stamped, note_producers

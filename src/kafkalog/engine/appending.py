@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import RecordBatchTooLarge, RecordTooLarge, UnexpectedAppendOffset
 from kafkalog.format.batch import CODEC_NAMES
-from kafkalog.format.integers import MAX_INT32
+from kafkalog.format.java import MAX_INT32
 from kafkalog.storage.fs import Buffer
 
 from .analysis import UNKNOWN_OFFSET, AppendInfo, analyze

@@ -12,12 +12,10 @@ from crc32c import crc32c
 from kafkalog import codecs
 from kafkalog.errors import InvalidArgument
 from kafkalog.format import batch
-from kafkalog.format.batch import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
+from kafkalog.format.batch import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
 from kafkalog.format.control import EndTxnMarker, encode_end_txn_marker
-from kafkalog.format.integers import MAX_INT32, as_int32, as_int64
+from kafkalog.format.java import MAX_INT32, as_int32, as_int64, decode_utf8
 from kafkalog.format.reference import encode_record
-from kafkalog.format.sequence import NO_SEQUENCE
-from kafkalog.format.text import decode_utf8
 
 from .entry_records import Headers, Record
 

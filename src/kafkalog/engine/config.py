@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, Final, Self
 
 from kafkalog.errors import UsageError
-from kafkalog.format.integers import MAX_INT32, MAX_INT64, MIN_INT64
+from kafkalog.format.java import MAX_INT32, MAX_INT64, MIN_INT64
 
 DAY_MS: Final = 24 * 60 * 60 * 1000
 MIN_SEGMENT_BYTES: Final = 1 << 20  # of the public setting since 4.0; `internal.segment.bytes` takes less

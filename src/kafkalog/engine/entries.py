@@ -16,8 +16,7 @@ from crc32c import crc32c
 
 from kafkalog.errors import CorruptRecord, InvalidArgument, InvalidRecord, InvalidState, LogRefusal
 from kafkalog.format import batch, message
-from kafkalog.format.batch import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
-from kafkalog.format.sequence import NO_SEQUENCE, last_sequence
+from kafkalog.format.batch import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, last_sequence
 
 from .entry_records import Content, Record, decompressed, iter_batch_records
 

@@ -22,7 +22,7 @@ from kafkalog.errors import (
     RecordTooLarge,
 )
 from kafkalog.format import batch
-from kafkalog.format.integers import MAX_INT64, as_int64
+from kafkalog.format.java import MAX_INT64, as_int64
 
 if TYPE_CHECKING:
     from .entries import Batch

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from kafkalog.errors import CorruptRecord, InvalidArgument, LogRefusal
 from kafkalog.format.batch import HEADER_SIZE, NO_TIMESTAMP
-from kafkalog.format.integers import MAX_INT32
+from kafkalog.format.java import MAX_INT32
 from kafkalog.storage.fs import Buffer, Fs, OpenFile
 
 from .entries import FRONT_SIZE, Entry, file_entry_at, file_entry_size

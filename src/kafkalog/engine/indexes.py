@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from kafkalog.errors import CorruptIndex, IndexOffsetOverflow, IndexOverflow, InvalidArgument, InvalidOffset, InvalidState
 from kafkalog.format.batch import NO_TIMESTAMP
-from kafkalog.format.integers import MAX_INT32
+from kafkalog.format.java import MAX_INT32
 from kafkalog.storage.fs import Fs, OpenFile
 
 from .offsets import OffsetPosition, TimestampOffset

@@ -12,7 +12,7 @@ import numpy as np
 
 from kafkalog.errors import InvalidArgument, LogRefusal, SegmentOffsetOverflow
 from kafkalog.format.entry_table import EntryTable
-from kafkalog.format.integers import MAX_INT64
+from kafkalog.format.java import MAX_INT64
 from kafkalog.format.names import segment_file_name
 from kafkalog.segment.build import IndexBuilder
 from kafkalog.storage.fs import Buffer, Fs

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from kafkalog.errors import InvalidProducerEpoch, InvalidTxnState
-from kafkalog.format.hash_order import NewestFirstMap
+from kafkalog.format.java import NewestFirstMap
 
 from .entries import Entry
 from .offsets import AppendOrigin, OffsetMetadata

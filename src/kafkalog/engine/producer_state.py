@@ -21,10 +21,9 @@ from kafkalog.errors import (
     OutOfOrderSequence,
     TransactionCoordinatorFenced,
 )
-from kafkalog.format.batch import NO_PRODUCER_EPOCH, NO_TIMESTAMP
+from kafkalog.format.batch import MAX_SEQUENCE, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, decrement_sequence
 from kafkalog.format.control import ABORT, COMMIT, EndTxnMarker, decode_control_record, decode_control_type
-from kafkalog.format.integers import MAX_INT16
-from kafkalog.format.sequence import MAX_SEQUENCE, NO_SEQUENCE, decrement_sequence
+from kafkalog.format.java import MAX_INT16
 
 from .offsets import AppendOrigin, OffsetMetadata
 

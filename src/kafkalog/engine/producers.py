@@ -19,7 +19,7 @@ import numpy as np
 
 from kafkalog.errors import InvalidArgument, UnsupportedFormat
 from kafkalog.format.batch import NO_PRODUCER_ID
-from kafkalog.format.hash_order import HashMap, NewestFirstMap
+from kafkalog.format.java import HashMap, NewestFirstMap
 from kafkalog.format.names import parse_file_name, segment_file_name
 from kafkalog.format.snapshot import ENTRY, decode_snapshot, encode_snapshot
 from kafkalog.storage.fs import Fs, read_small

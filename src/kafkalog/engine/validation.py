@@ -17,7 +17,7 @@ from kafkalog import codecs
 from kafkalog.errors import CodecError, InvalidRecord, InvalidTimestamp, Limits, RecordValidation, UnsupportedForMessageFormat
 from kafkalog.format import batch
 from kafkalog.format.batch import NO_TIMESTAMP
-from kafkalog.format.integers import MAX_INT64, as_int64
+from kafkalog.format.java import MAX_INT64, as_int64
 from kafkalog.kernels import batch_validation
 from kafkalog.kernels.bytes import Ints
 

@@ -41,6 +41,7 @@ from typing import Final
 import numpy as np
 
 from .codec_names import CODEC_NAMES as CODEC_NAMES
+from .java import MAX_INT32, as_int32
 
 HEADER: Final = np.dtype(
     [
@@ -97,14 +98,39 @@ TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 DELETE_HORIZON: Final = 0x40
 
-# What stands where there is none; see also `sequence`.
+# The value where there is none.
 NO_OFFSET: Final = -1
 NO_TIMESTAMP: Final = -1
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
 NO_LEADER_EPOCH: Final = -1
+NO_SEQUENCE: Final = -1
+
+# Sequence numbers of idempotent producers run from 0 to this, then start again at 0.
+MAX_SEQUENCE: Final = MAX_INT32
 
 # Timestamp types, with the numbers of Kafka's and Spark's own APIs.
 NO_TIMESTAMP_TYPE: Final = -1
 CREATE_TIME: Final = 0
 LOG_APPEND_TIME_TYPE: Final = 1
+
+
+def increment_sequence(sequence: int, increment: int) -> int:
+    """The sequence number `increment` steps after `sequence`.
+
+    A negative increment comes only from a record that claims an offset before its batch, a negative sequence from damage; the
+    number is then the meaningless one that Kafka's 32-bit arithmetic arrives at.
+    """
+    if sequence > as_int32(MAX_SEQUENCE - increment):
+        return as_int32(increment - (MAX_SEQUENCE - sequence) - 1)
+    return as_int32(sequence + increment)
+
+
+def decrement_sequence(sequence: int, decrement: int) -> int:
+    """The sequence number `decrement` (at least 0) steps before `sequence`."""
+    return (sequence - decrement) & MAX_SEQUENCE
+
+
+def last_sequence(base_sequence: int, last_offset_delta: int) -> int:
+    """The sequence number of a batch's last record, or NO_SEQUENCE for a batch without."""
+    return NO_SEQUENCE if base_sequence == NO_SEQUENCE else increment_sequence(base_sequence, last_offset_delta)

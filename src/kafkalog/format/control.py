@@ -27,7 +27,7 @@ from typing import Final, TypeVar
 
 from kafkalog.errors import CorruptBatch
 
-from .text import decode_utf8
+from .java import decode_utf8
 from .varint import decode_uvarint
 
 ABORT: Final = 0

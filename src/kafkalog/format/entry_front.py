@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from . import batch, message
-from .integers import MAX_INT8, as_int64
+from .java import MAX_INT8, as_int64
 
 FRONT: Final = np.dtype([("offset", ">i8"), ("size", ">i4"), ("crc_or_leader_epoch", ">u4"), ("magic", "i1")])
 FRONT_SIZE: Final = FRONT.itemsize

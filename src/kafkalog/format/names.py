@@ -21,7 +21,7 @@ from typing import Final
 
 from kafkalog.errors import UsageError
 
-from .integers import MAX_INT32, MAX_INT64
+from .java import MAX_INT32, MAX_INT64
 
 SEGMENT_KINDS: Final = ("log", "index", "timeindex", "txnindex", "snapshot")
 

@@ -20,9 +20,9 @@ import numpy as np
 from kafkalog.errors import CodecError, CorruptBatch, LimitExceeded, OutputFull, SegmentError, TornTail, UsageError
 
 from . import batch, message
-from .integers import MAX_INT32, as_int64
+from .batch import NO_SEQUENCE, increment_sequence, last_sequence
+from .java import MAX_INT32, as_int64
 from .names import MAX_OFFSET
-from .sequence import NO_SEQUENCE, increment_sequence, last_sequence
 from .varint import decode_varint, decode_varlong, encode_varint, encode_varlong
 
 Transform = Callable[[int, bytes, int], bytes]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kafkalog.format import integers
+from kafkalog.format import java
 from kafkalog.format.batch import NO_TIMESTAMP
 
 from ._jit import kernel
@@ -14,7 +14,7 @@ from .bytes import Bytes, Int, Ints, load_varint, load_varlong
 OLDEST, NEWEST, NULL_KEYS, IN_ORDER = range(4)
 FACT_COUNT = 4
 
-MAX_INT64 = np.int64(integers.MAX_INT64)
+MAX_INT64 = np.int64(java.MAX_INT64)
 
 
 @kernel

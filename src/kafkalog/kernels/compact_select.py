@@ -15,7 +15,7 @@ import numpy as np
 from kafkalog.format import batch
 from kafkalog.format.entry_table import ATTRIBUTES, BASE_TIMESTAMP, LAST_OFFSET, POSITION, RECORD_COUNT
 from kafkalog.format.entry_table import SIZE as ENTRY_SIZE
-from kafkalog.format.integers import MAX_INT32
+from kafkalog.format.java import MAX_INT32
 
 from ._jit import inline, kernel, wrapping
 from .bytes import Bytes, Int, Ints

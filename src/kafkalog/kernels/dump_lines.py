@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from kafkalog.format import batch, control, message
+from kafkalog.format.batch import MAX_SEQUENCE, NO_SEQUENCE
 from kafkalog.format.entry_table import (
     ATTRIBUTES,
     BASE_OFFSET,
@@ -28,7 +29,6 @@ from kafkalog.format.entry_table import (
     RECORD_COUNT,
     SIZE,
 )
-from kafkalog.format.sequence import MAX_SEQUENCE, NO_SEQUENCE
 
 from ._jit import inline, kernel
 from .bytes import Bytes, Int, Ints, load_int16, load_int32, load_uint32
@@ -218,7 +218,7 @@ def _put_batch_line(out: Bytes, at: Int, words: Bytes, starts: Ints, fields: Int
 
 @inline
 def _sequence(base_sequence: Int, delta: Int) -> Int:
-    """The sequence number `delta` after the first one, as Kafka's 32-bit arithmetic has it (`format.sequence`)."""
+    """The sequence number `delta` after the first one, as Kafka's 32-bit arithmetic has it (`format.batch`)."""
     if base_sequence > _as_int32(MAX_SEQUENCE - delta):
         return _as_int32(delta - (MAX_SEQUENCE - base_sequence) - 1)
     return _as_int32(base_sequence + delta)

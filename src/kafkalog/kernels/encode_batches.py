@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from kafkalog.format import batch
+from kafkalog.format.batch import MAX_SEQUENCE, NO_SEQUENCE
 from kafkalog.format.entry_table import (
     ATTRIBUTES,
     BASE_OFFSET,
@@ -30,7 +31,6 @@ from kafkalog.format.entry_table import (
     SIZE,
     UNKNOWN_CONTROL,
 )
-from kafkalog.format.sequence import MAX_SEQUENCE, NO_SEQUENCE
 
 from ._jit import JIT_OFF, call_crc32c, copy_ahead, copy_bytes, inline, kernel
 from .bytes import Bytes, Int, Ints

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kafkalog.format import batch, integers, message
+from kafkalog.format import batch, java, message
 
 from ._jit import copy_ahead, copy_bytes, inline, kernel
 from .bytes import Bytes, Int, Ints
@@ -24,7 +24,7 @@ BATCH_FIELDS = 4
 # What may be wrong with a row.
 OK, BAD_OFFSET, BAD_TIMESTAMP, TOO_LARGE = range(4)
 
-MAX_INT32 = np.int64(integers.MAX_INT32)
+MAX_INT32 = np.int64(java.MAX_INT32)
 LOG_OVERHEAD = batch.LOG_OVERHEAD
 OVERHEAD_V0 = message.OVERHEAD_V0
 OVERHEAD_V1 = message.OVERHEAD_V1

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkalog.format.integers import MAX_INT64
+from kafkalog.format.java import MAX_INT64
 
 from ._jit import inline
 from .bytes import Bytes, Int, Ints

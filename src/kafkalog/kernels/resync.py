@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog.errors import Limits
-from kafkalog.format import batch, integers, message
+from kafkalog.format import batch, java, message
 from kafkalog.format.names import MAX_OFFSET
 from kafkalog.kernels._jit import inline, kernel
 from kafkalog.kernels.bytes import Bytes, Ints, load_int32, load_int64, load_uint32
@@ -42,7 +42,7 @@ MAX_WITNESSES: Final = 32
 IN_ORDER_WITNESSES: Final = 8
 MAX_CODEC_OF_BATCH: Final = 4
 SIZE_BITS: Final = 31
-MAX_ENTRY_SIZE: Final = integers.MAX_INT32 + batch.LOG_OVERHEAD
+MAX_ENTRY_SIZE: Final = java.MAX_INT32 + batch.LOG_OVERHEAD
 
 # Fields of the bounds as kernels take them.
 MINIMUM_OFFSET: Final = 0
@@ -68,7 +68,7 @@ class ResyncBounds:
     minimum_offset: int = -1  # the last offset known good; a found entry lies above it
     maximum_offset: int = MAX_OFFSET  # inclusive: the next segment's first offset - 1, if there is one
     minimum_epoch: int = 0  # of the last good batch; -1 in a header means unknown and passes
-    maximum_epoch: int = integers.MAX_INT32
+    maximum_epoch: int = java.MAX_INT32
     batch_bytes: int = Limits.batch_bytes
 
     def as_array(self) -> Ints:

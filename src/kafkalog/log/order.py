@@ -18,7 +18,7 @@ from kafkalog.errors import CorruptBatch
 from kafkalog.format import batch
 from kafkalog.format.batch import NO_LEADER_EPOCH
 from kafkalog.format.entry_table import EntryTable, Ints
-from kafkalog.format.integers import MAX_INT32
+from kafkalog.format.java import MAX_INT32
 from kafkalog.format.names import MAX_OFFSET
 from kafkalog.segment.windows import Window
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from kafkalog.errors import Limits
 from kafkalog.format import batch, control
+from kafkalog.format.batch import last_sequence
 from kafkalog.format.entry_table import EntryHeader
-from kafkalog.format.sequence import last_sequence
 
 from .headers import iter_headers
 from .partition import Partition

@@ -17,8 +17,8 @@ from kafkalog.errors import Limits, SegmentError, TornTail
 from kafkalog.format import batch, control
 from kafkalog.format.checkpoint import EpochStart, encode_leader_epoch_checkpoint
 from kafkalog.format.entry_table import EntryHeader, EntryTable, Ints
-from kafkalog.format.hash_order import HashMap
 from kafkalog.format.index import encode_txn_index
+from kafkalog.format.java import HashMap
 from kafkalog.format.names import LEADER_EPOCH_CHECKPOINT, segment_file_name
 from kafkalog.format.snapshot import PRODUCERS, encode_snapshot
 from kafkalog.segment.build import DEFAULT_INTERVAL_BYTES, IndexBuilder

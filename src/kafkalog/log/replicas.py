@@ -15,7 +15,7 @@ import numpy as np
 
 from kafkalog.errors import CorruptBatch, Limits
 from kafkalog.format.entry_table import EntryHeader
-from kafkalog.format.integers import MAX_INT32
+from kafkalog.format.java import MAX_INT32
 
 from .order import OutOfPlace, order_error
 from .partition import Partition, Segment

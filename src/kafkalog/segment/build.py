@@ -17,7 +17,7 @@ from kafkalog.errors import CorruptBatch
 from kafkalog.format.batch import NO_TIMESTAMP
 from kafkalog.format.entry_table import EntryTable
 from kafkalog.format.index import encode_offset_index, encode_time_index
-from kafkalog.format.integers import MAX_INT32
+from kafkalog.format.java import MAX_INT32
 
 DEFAULT_INTERVAL_BYTES: Final = 4096
 MAX_RELATIVE_OFFSET: Final = MAX_INT32

@@ -11,13 +11,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kafkalog.format import batch
+from kafkalog.format.batch import MAX_SEQUENCE, NO_SEQUENCE
 from kafkalog.format.entry_table import EntryTable
-from kafkalog.format.sequence import MAX_SEQUENCE, NO_SEQUENCE
-from kafkalog.format.text import decode_utf8
+from kafkalog.format.java import decode_utf8
 from kafkalog.kernels import layout
 from kafkalog.kernels.bytes import Ints
 
-from .constant import Constants
+from .arrays import Constants
 from .windows import Window, rows_of
 
 # Spark and pandas hold timestamps in microseconds; beyond this many milliseconds they cannot, and the typed column is null.
@@ -202,7 +202,7 @@ class RecordColumns:
     def _sequences(self, rows: range) -> NDArray[np.int32]:
         base = self._repeat(self.entry_table.base_sequence, rows)
         delta = self.offsets[rows.start : rows.stop] - self._repeat(self.entry_table.base_offset, rows)
-        # An offset before its batch's gets the number that Kafka's 32-bit arithmetic arrives at (`format.sequence`).
+        # An offset before its batch's gets the number that Kafka's 32-bit arithmetic arrives at (`format.batch`).
         sequence = np.where(delta < 0, (base + delta) % (1 << 32) - (1 << 31), (base + delta) & MAX_SEQUENCE)
         return np.where(base < 0, NO_SEQUENCE, sequence).astype(np.int32)
 

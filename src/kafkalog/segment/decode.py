@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from kafkalog import codecs
 from kafkalog.errors import CodecError, CorruptBatch, LimitExceeded, Limits, OutputFull, SegmentError
 from kafkalog.format import batch, message
-from kafkalog.format.integers import MAX_INT64, MIN_INT64
+from kafkalog.format.java import MAX_INT64, MIN_INT64
 from kafkalog.kernels import decode as kernel
 from kafkalog.kernels import layout, native
 from kafkalog.kernels.bytes import Bytes, Ints
@@ -23,8 +23,7 @@ from kafkalog.kernels.crc import check_batches, check_messages, digit_tables, ex
 from kafkalog.kernels.decode_messages import message_parts
 
 from .columns import RecordColumns
-from .room import Expectation, least_room
-from .scratch import DecodeScratch, borrowed_scratch
+from .memory import DecodeScratch, Expectation, borrowed_scratch, least_room
 from .windows import Window, has_zero_sector, rows_of
 
 LOWEST = MIN_INT64

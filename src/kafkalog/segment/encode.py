@@ -20,9 +20,9 @@ from crc32c import crc32c
 from kafkalog import codecs
 from kafkalog.errors import UsageError
 from kafkalog.format import batch, message
+from kafkalog.format.batch import NO_SEQUENCE
 from kafkalog.format.entry_table import EntryTable
-from kafkalog.format.integers import MAX_INT16, MAX_INT32, MAX_INT64
-from kafkalog.format.sequence import NO_SEQUENCE
+from kafkalog.format.java import MAX_INT16, MAX_INT32, MAX_INT64
 from kafkalog.kernels import encode_batches as batch_kernel
 from kafkalog.kernels import encode_messages as kernel
 from kafkalog.kernels.bytes import Bytes, Ints

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kafkalog.errors import UsageError
-from kafkalog.format.integers import MAX_INT64
+from kafkalog.format.java import MAX_INT64
 from kafkalog.kernels import encode_messages as kernel
 from kafkalog.kernels.bytes import Bytes, Ints
 

@@ -15,7 +15,7 @@ from kafkalog.errors import CorruptBatch, LimitExceeded, Limits, SegmentError, S
 from kafkalog.format.batch import LOG_OVERHEAD, MAGIC_POSITION
 from kafkalog.format.entry_front import FRONT_SIZE, SMALLEST_ENTRY, peek_length
 from kafkalog.format.entry_table import FACT_COUNT, EntryTable, TableFacts
-from kafkalog.format.integers import MAX_INT32
+from kafkalog.format.java import MAX_INT32
 from kafkalog.kernels import scan
 from kafkalog.kernels.bytes import Bytes
 from kafkalog.storage.store import ByteSource

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from kafkalog.errors import UsageError
-from kafkalog.format.integers import MAX_INT32, MAX_INT64
+from kafkalog.format.java import MAX_INT32, MAX_INT64
 from kafkalog.storage import is_file_uri, path_of_file_uri
 
 from .errors import BAD_OPTION, SparkSourceError, bad_option

@@ -18,7 +18,7 @@ from kafkalog.errors import KafkaLogError, Limits, StorageError
 from kafkalog.format import batch, message
 from kafkalog.format.entry_front import FRONT_SIZE, SMALLEST_ENTRY, peek_crc, peek_front
 from kafkalog.format.index import Entries, read_offset_index
-from kafkalog.format.integers import MAX_INT64, MIN_INT64
+from kafkalog.format.java import MAX_INT64, MIN_INT64
 from kafkalog.log.partition import Partition, Segment, StoredFile
 from kafkalog.storage import open_store
 from kafkalog.storage.store import ByteSource

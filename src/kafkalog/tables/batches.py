@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from kafkalog.errors import path_text
 from kafkalog.format import batch
+from kafkalog.format.batch import MAX_SEQUENCE, NO_SEQUENCE
 from kafkalog.format.entry_table import EntryTable
-from kafkalog.format.sequence import MAX_SEQUENCE, NO_SEQUENCE
 from kafkalog.log.batches import BatchHeaders, read_batches
 from kafkalog.log.partition import Partition
 from kafkalog.log.reading import ReadOptions
 from kafkalog.log.report import ReadReport
+from kafkalog.segment.arrays import Constants
 from kafkalog.segment.columns import codec_names, timestamp_types, validity
-from kafkalog.segment.constant import Constants
 
 from .schemas import record_batch
 

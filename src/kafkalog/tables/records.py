@@ -10,7 +10,7 @@ from kafkalog.errors import path_text
 from kafkalog.log.partition import Partition
 from kafkalog.log.reading import ReadOptions, RecordSlice, read_records
 from kafkalog.log.report import ReadReport
-from kafkalog.segment.constant import Constants
+from kafkalog.segment.arrays import Constants
 
 from .schemas import record_batch
 

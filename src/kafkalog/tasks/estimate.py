@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from kafkalog import codecs
 from kafkalog.errors import UsageError
 from kafkalog.format import batch, message
-from kafkalog.format.integers import MAX_INT32
+from kafkalog.format.java import MAX_INT32
 from kafkalog.format.varint import size_of_varint
 from kafkalog.kernels._jit import announce_compilation
 from kafkalog.segment.encode import EncodeOptions, encode_batches, encode_messages

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 
 from kafkalog.errors import UsageError
-from kafkalog.format.integers import MAX_INT32, MAX_INT64, MIN_INT64
+from kafkalog.format.java import MAX_INT32, MAX_INT64, MIN_INT64
 from kafkalog.segment.columns import RAW_HEADERS_TYPE
 
 SCHEMA = pa.schema(

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from kafkalog.errors import UsageError
 from kafkalog.format import names
-from kafkalog.format.integers import MAX_INT32
+from kafkalog.format.java import MAX_INT32
 from kafkalog.log.partition import Partition
 from kafkalog.storage import local_path
 from kafkalog.storage.fs import Buffer, Fs, LocalFs

@@ -16,7 +16,7 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.reading import ReadOptions
 from kafkalog.log.report import ReadReport
 from kafkalog.log.transactions import Transaction
-from kafkalog.payloads import decode_transaction_state
+from kafkalog.payloads.internal_topics import decode_transaction_state
 from kafkalog.tables.choices import Names, Numbers
 from kafkalog.tables.logs import Logs, open_logs
 

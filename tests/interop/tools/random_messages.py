@@ -7,7 +7,7 @@ import struct
 from typing import Any
 
 from kafkalog.format.varint import encode_uvarint
-from kafkalog.payloads.schema import ARRAY, Field, Message
+from kafkalog.payloads.messages import ARRAY, Field, Message
 
 WIDTHS = {"int8": 1, "int16": 2, "int32": 4, "int64": 8, "uint8": 1, "uint16": 2, "uint32": 4}
 TEXTS = ("", "topic-a", "größe", 'quote " and \\ and \n\t\x01', "日本語🙂", "a" * 200)

@@ -10,7 +10,7 @@ import pytest
 
 from kafkalog.format import reference
 from kafkalog.format.varint import encode_uvarint
-from kafkalog.payloads.schema import Message, messages
+from kafkalog.payloads.messages import Message, messages
 from kafkalog.tasks.dump import Dump, DumpOptions
 from kafkalog.tasks.dump.contents import DECODERS, class_contents
 from tests.campaigns import damaged_dumps

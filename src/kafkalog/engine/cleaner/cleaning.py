@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafkalog.errors import LogRefusal, SegmentOffsetOverflow
-from kafkalog.format.integers import MAX_INT32
+from kafkalog.format.java import MAX_INT32
 
 from ..log_segment import LogSegment
 from ..partition_log import PartitionLog

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafkalog.errors import CleaningFailed, LogRefusal, LogStorageFailure
-from kafkalog.format.integers import MAX_INT64
+from kafkalog.format.java import MAX_INT64
 from kafkalog.storage.fs import Fs
 
 from ..checkpoints import OffsetCheckpoint

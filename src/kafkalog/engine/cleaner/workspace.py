@@ -10,14 +10,14 @@ from kafkalog import codecs
 from kafkalog.errors import KafkaLogError, Limits, OutputFull
 from kafkalog.format import batch
 from kafkalog.format.entry_table import EntryTable
-from kafkalog.format.integers import MAX_INT32
+from kafkalog.format.java import MAX_INT32
 from kafkalog.kernels import compact_select as kernel
 from kafkalog.kernels import compact_write, layout, scan
 from kafkalog.kernels.bytes import Bytes, Ints
 from kafkalog.kernels.lz4 import BLOCK_BOUND
 from kafkalog.kernels.native import lz4_compress_function
 from kafkalog.kernels.offset_map import Words
-from kafkalog.segment.scratch import DecodeScratch
+from kafkalog.segment.memory import DecodeScratch
 
 from ..entries import Batch, Buffer, Entry, entry_at, entry_size
 

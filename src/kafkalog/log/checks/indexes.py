@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from kafkalog.errors import INFO
 from kafkalog.format import index
 from kafkalog.format.entry_table import EntryTable, Ints
-from kafkalog.format.integers import MAX_INT64
+from kafkalog.format.java import MAX_INT64
 from kafkalog.log.partition import Partition, Segment, StoredFile
 
 from .finding import Finding, Place, first_of_kind, make_finding

@@ -8,8 +8,8 @@ import numpy as np
 
 from kafkalog.errors import KafkaLogError
 from kafkalog.format import batch
+from kafkalog.format.batch import MAX_SEQUENCE
 from kafkalog.format.entry_table import EntryHeader, EntryTable
-from kafkalog.format.sequence import MAX_SEQUENCE
 from kafkalog.format.snapshot import ENTRY, HEADER_SIZE, decode_snapshot
 from kafkalog.log.partition import Partition, StoredFile
 from kafkalog.storage.store import SMALL_FILE

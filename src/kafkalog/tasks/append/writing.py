@@ -13,9 +13,9 @@ from kafkalog import codecs
 from kafkalog.engine.partition_log import PartitionLog
 from kafkalog.errors import UsageError
 from kafkalog.format import batch, message
+from kafkalog.format.batch import NO_SEQUENCE, increment_sequence
 from kafkalog.format.entry_front import peek_front, peek_last_offset
 from kafkalog.format.names import parse_file_name, segment_file_name
-from kafkalog.format.sequence import NO_SEQUENCE, increment_sequence
 from kafkalog.segment.encode import BatchFields, EncodeOptions, Producer, encode_batches, encode_messages
 from kafkalog.storage.fs import Fs
 

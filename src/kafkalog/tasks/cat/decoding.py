@@ -11,11 +11,11 @@ from typing import Any, NoReturn
 
 import pyarrow as pa
 
-from kafkalog import payloads
 from kafkalog.errors import CorruptBatch, UsageError
+from kafkalog.payloads import internal_topics
 from kafkalog.payloads.avro import AvroDecoder
 from kafkalog.payloads.bounds import MAX_DEPTH, is_too_deep
-from kafkalog.payloads.json_text import json_text
+from kafkalog.payloads.internal_topics import json_text
 
 DECODED_FIELDS = (pa.field("key_json", pa.string()), pa.field("value_json", pa.string()))
 
@@ -54,7 +54,7 @@ def _one_by_one(decode: Callable[[bytes | None, bytes | None], Texts]) -> Payloa
     return decode_all
 
 
-def _coordinator(decode: Callable[[bytes, bytes | None], payloads.CoordinatorRecord]) -> Callable[..., Texts]:
+def _coordinator(decode: Callable[[bytes, bytes | None], internal_topics.CoordinatorRecord]) -> Callable[..., Texts]:
     def texts(key: bytes | None, value: bytes | None) -> Texts:
         if key is None:
             raise CorruptBatch("payload", detail="a record without a key")
@@ -65,7 +65,7 @@ def _coordinator(decode: Callable[[bytes, bytes | None], payloads.CoordinatorRec
     return texts
 
 
-def _metadata(decode: Callable[[bytes], payloads.MetadataRecord]) -> Callable[..., Texts]:
+def _metadata(decode: Callable[[bytes], internal_topics.MetadataRecord]) -> Callable[..., Texts]:
     def texts(key: bytes | None, value: bytes | None) -> Texts:
         if value is None:
             return None, None
@@ -117,10 +117,10 @@ def _plain(value: Any) -> Any:
 
 
 DECODERS: dict[str, Callable[[bytes | None, bytes | None], Texts]] = {
-    "consumer-offsets": _coordinator(payloads.decode_consumer_offsets),
-    "transaction-state": _coordinator(payloads.decode_transaction_state),
-    "cluster-metadata": _metadata(payloads.decode_cluster_metadata),
-    "share-group-state": _coordinator(payloads.decode_share_group_state),
-    "remote-log-metadata": _metadata(payloads.decode_remote_log_metadata),
+    "consumer-offsets": _coordinator(internal_topics.decode_consumer_offsets),
+    "transaction-state": _coordinator(internal_topics.decode_transaction_state),
+    "cluster-metadata": _metadata(internal_topics.decode_cluster_metadata),
+    "share-group-state": _coordinator(internal_topics.decode_share_group_state),
+    "remote-log-metadata": _metadata(internal_topics.decode_remote_log_metadata),
     "json": _json,
 }

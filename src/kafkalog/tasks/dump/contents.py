@@ -6,17 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 from kafkalog.errors import CorruptBatch, UsageError
-from kafkalog.format.text import decode_utf8
-from kafkalog.payloads import (
+from kafkalog.format.java import decode_utf8
+from kafkalog.payloads.internal_topics import (
     CoordinatorRecord,
+    UnknownRecordType,
     decode_cluster_metadata,
     decode_consumer_offsets,
     decode_remote_log_metadata,
     decode_share_group_state,
     decode_transaction_state,
+    json_text,
 )
-from kafkalog.payloads.coordinator import UnknownRecordType
-from kafkalog.payloads.json_text import json_text
 
 from .options import Contents
 from .remote_log import remote_log_text

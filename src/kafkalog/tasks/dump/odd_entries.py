@@ -16,8 +16,8 @@ from crc32c import crc32c
 
 from kafkalog.errors import CorruptBatch
 from kafkalog.format import batch, message
-from kafkalog.format.integers import as_int64
-from kafkalog.format.sequence import NO_SEQUENCE, increment_sequence, last_sequence
+from kafkalog.format.batch import NO_SEQUENCE, increment_sequence, last_sequence
+from kafkalog.format.java import as_int64
 from kafkalog.format.varint import decode_varint, decode_varlong
 
 from .messages import Message

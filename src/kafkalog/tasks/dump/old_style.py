@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from kafkalog.errors import LimitExceeded, UnsupportedFormat
 from kafkalog.format import batch, message
-from kafkalog.format.text import decode_utf8
+from kafkalog.format.java import decode_utf8
 from kafkalog.storage.store import ByteSource
 
 from .indexes import IndexDump, offset_entries

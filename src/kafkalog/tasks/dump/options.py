@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kafkalog.format.integers import MAX_INT32
+from kafkalog.format.java import MAX_INT32
 
 MAX_BYTES = MAX_INT32
 MAX_MESSAGE_SIZE = 5 << 20

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kafkalog.errors import CorruptBatch
-from kafkalog.format.text import decode_utf8
-from kafkalog.payloads.control import control_text
+from kafkalog.format.java import decode_utf8
+from kafkalog.payloads.internal_topics import control_text
 
 from .options import DumpOptions
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kafkalog.errors import CorruptBatch
-from kafkalog.payloads import MetadataRecord
+from kafkalog.payloads.internal_topics import MetadataRecord
 
 SEGMENT_STATES = ("COPY_SEGMENT_STARTED", "COPY_SEGMENT_FINISHED", "DELETE_SEGMENT_STARTED", "DELETE_SEGMENT_FINISHED")
 PARTITION_STATES = ("DELETE_PARTITION_MARKED", "DELETE_PARTITION_STARTED", "DELETE_PARTITION_FINISHED")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from crc32c import crc32c
 
 from kafkalog.format import snapshot
-from kafkalog.format.sequence import decrement_sequence
+from kafkalog.format.batch import decrement_sequence
 
 _FIRST_FIELDS = struct.Struct(">hIi")
 NOT_A_SNAPSHOT = "Snapshot failed schema validation: "

@@ -8,8 +8,8 @@ import numpy as np
 
 from kafkalog.errors import CorruptBatch
 from kafkalog.format import batch
-from kafkalog.format.integers import as_int64
-from kafkalog.format.sequence import increment_sequence
+from kafkalog.format.batch import increment_sequence
+from kafkalog.format.java import as_int64
 
 from .control import cut_control_key, cut_control_value
 from .cutter import MORE, Cutter, fault

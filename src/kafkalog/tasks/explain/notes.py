@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from kafkalog.format import batch, names
-from kafkalog.format.sequence import last_sequence
+from kafkalog.format.batch import last_sequence
 
 from .cutter import Notes
 

@@ -20,8 +20,7 @@ from kafkalog.kernels.layout import Texts, readonly
 from kafkalog.log.partition import Partition
 from kafkalog.log.reading import RecordSlice
 from kafkalog.log.transactions import AbortedRanges
-from kafkalog.segment.arrays import offsets_of, texts_of
-from kafkalog.segment.constant import Constants
+from kafkalog.segment.arrays import Constants, offsets_of, texts_of
 
 from .keys import Compactable, LastRecords
 from .ranking import NO_NUMBER, HeavyItems

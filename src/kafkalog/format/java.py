@@ -1,14 +1,47 @@
-"""The order in which Java's HashMap gives out keys of type Long: that of the entries of a `.snapshot`.
+"""Java's rules that show in Kafka's bytes: integers that wrap, UTF-8, and the order of a HashMap.
 
-A key's place is its hash folded to the number of buckets; within a bucket it is the order of insertion. The table doubles when it
-is three quarters full, or when a bucket of a small table gets long, and never shrinks. In a large table a bucket of nine keys
-becomes a tree, whose order is not followed here: ids that brokers give out do not collide so often.
+The entries of a `.snapshot` are in the order in which Java's HashMap iterates over keys of type Long. A key's bucket is its hash
+folded to the number of buckets; within a bucket the order is that of insertion. The table doubles when it is three quarters full,
+or when a bucket of a small table gets long, and never shrinks. In a large table a bucket of nine keys becomes a tree, whose order
+is not reproduced here: the ids that brokers assign do not collide so often.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Generic, TypeVar
+
+MAX_INT8: Final = (1 << 7) - 1
+MAX_INT16: Final = (1 << 15) - 1
+MAX_INT32: Final = (1 << 31) - 1
+MAX_INT64: Final = (1 << 63) - 1
+MIN_INT64: Final = -(1 << 63)
+
+
+def as_int32(value: int) -> int:
+    """`value` as Java's arithmetic with ints would leave it."""
+    return (value + (1 << 31)) % (1 << 32) - (1 << 31)
+
+
+def as_int64(value: int) -> int:
+    """`value` as Java's arithmetic with longs would leave it."""
+    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+
+
+def decode_utf8(data: bytes) -> str:
+    """`data` as text, with U+FFFD for what is not UTF-8.
+
+    Java gives one U+FFFD for an encoded surrogate, where Python's `replace` gives one per byte.
+    """
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return _SURROGATE.sub(b"\xef\xbf\xbd", data).decode(errors="replace")
+
 
 FIRST_CAPACITY: Final = 16
 MIN_TREE_CAPACITY: Final = 64  # below this a long bucket makes the table grow

@@ -1,20 +1,69 @@
-"""How large the columns of a group are made: as the groups before it were, in proportion.
+"""Memory that decoding uses: the arena that is reused for window after window, and how large the columns of a group are made.
 
-That is a guess, and nothing that a file says may make it large: a payload that turns out to be larger is given its exact room.
+Columns are sized in proportion to what the groups before needed. That is a guess, and no number in a file may make it large: a
+payload that turns out to be larger gets its exact room.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+
+import numpy as np
 
 from kafkalog.format import batch
 from kafkalog.format.entry_table import EntryTable
-from kafkalog.kernels import layout
-from kafkalog.kernels.bytes import Ints
+from kafkalog.kernels import layout, native
+from kafkalog.kernels.bytes import Bytes, Ints
 from kafkalog.kernels.decode import expect
 from kafkalog.kernels.decode_messages import MIN_INNER_ENTRY
 
 from .columns import RecordColumns, Room
+
+ARENA_BYTES = 1 << 20
+MAX_KEPT_BYTES = 16 << 20
+MAX_KEPT = 8
+
+
+class DecodeScratch:
+    """The arena for one decompressed payload, and what libzstd keeps; for one thread at a time."""
+
+    def __init__(self) -> None:
+        self.enlarge_arena(ARENA_BYTES)
+        self._zstd_context: native.ZstdContext | None = None
+
+    def enlarge_arena(self, size: int) -> None:
+        self.arena: Bytes = np.empty(size, np.uint8)
+
+    def tools(self, payload_limit: int, *, check_crcs: bool) -> Ints:
+        """What `kernels.decode` is given to work with."""
+        zstd = native.zstd_function()
+        if zstd and self._zstd_context is None:
+            self._zstd_context = native.ZstdContext()
+        tools = np.zeros(layout.TOOL_COUNT, np.int64)
+        tools[layout.CRC32C_FUNCTION] = native.crc32c_function() if check_crcs else native.NOT_FOUND
+        tools[layout.LZ4_FUNCTION] = native.lz4_function()
+        tools[layout.ZSTD_FUNCTION] = zstd
+        tools[layout.ZSTD_CONTEXT] = self._zstd_context.address if self._zstd_context is not None else native.NOT_FOUND
+        tools[layout.PAYLOAD_LIMIT] = payload_limit
+        return tools
+
+
+_free: list[DecodeScratch] = []
+
+
+@contextmanager
+def borrowed_scratch() -> Iterator[DecodeScratch]:
+    """A scratch that nobody else uses meanwhile."""
+    try:
+        scratch = _free.pop()
+    except IndexError:
+        scratch = DecodeScratch()
+    yield scratch
+    if len(_free) < MAX_KEPT and len(scratch.arena) <= MAX_KEPT_BYTES:
+        _free.append(scratch)
+
 
 # A group of about this many bytes is worth its overhead, and one more than it is split.
 GROUP_BYTES = 8 << 20
