@@ -1,18 +1,18 @@
 """The exception tree, the reason codes and the limits.
 
     KafkaLogError
-    ├── UsageError            an argument nobody could honour: unknown table, column, codec, mode  (also a ValueError)
-    ├── StorageError          the bytes could not be had: no such path, no permission, an I/O error (also an OSError)
-    │   └── NoLogs            the path is there, but holds nothing that Kafka would call a log
-    ├── CodecError            loose compressed bytes do not decompress; the segment layer adds file and position
-    │   ├── OutputFull        the target buffer is too small; give more room or call it a limit
+    ├── UsageError            an argument that is not allowed: unknown table, column, codec, mode (also a ValueError)
+    ├── StorageError          the bytes could not be read: no such path, no permission, an I/O error (also an OSError)
+    │   └── NoLogs            the path exists, but holds no Kafka log
+    ├── CodecError            compressed bytes do not decompress; the segment layer adds file and position
+    │   ├── OutputFull        the target buffer is too small: retry with a larger one, or report a limit
     │   └── CodecMissing      the library of that codec is not installed
     ├── LogRefusal            the partition log refused a call by Kafka's rules; one class per error name of Kafka's, below
     └── SegmentError          bad data, with file, byte position, reason code, expected and found
         ├── TornTail          the file ends inside an entry, or in zeros
         ├── CorruptBatch      an entry that cannot be what its writer stored
         ├── LimitExceeded     an entry that asks for more than the limits allow
-        ├── UnsupportedFormat not a file of Kafka's, or one from the future
+        ├── UnsupportedFormat not one of Kafka's files, or a newer version of one
         │   └── NotANumber    a line of a checkpoint with other text where a number belongs
         └── SegmentChanged    the file shrank or was replaced while it was read
 
@@ -27,15 +27,16 @@ from typing import ClassVar, NamedTuple
 
 ERROR, WARNING, INFO = "error", "warning", "info"
 SEVERITIES = (ERROR, WARNING, INFO)
+NAME_LENGTH = 160
 
 FROM_REPLICA = "Copy the partition from another replica, or read around it with --on-damage skip or salvage."
-CUT_OFF = f"At the end of the newest segment: a write under way, or cut short, which a broker cuts off. Elsewhere: {FROM_REPLICA}"
-REBUILT = "Move it away while the broker is down; if a segment's .index is gone, a broker makes its indexes and snapshots anew."
-RAISE_LIMIT = "Raise the limit (kafkalog.Limits), if the entry may be that large; nothing of it was checked."
+CUT_OFF = f"At the end of the newest segment: an unfinished write, which a broker truncates. Elsewhere: {FROM_REPLICA}"
+REBUILT = "Stop the broker and move the file away: without a segment's .index, a broker rebuilds its indexes and snapshots."
+RAISE_LIMIT = "Raise the limit (kafkalog.Limits) if the entry may be that large; it was not checked."
 
 
 class Reason(NamedTuple):
-    """What a reason code says, how grave it is as a finding, and what a person can do about it."""
+    """The meaning of a reason code, what to do about it, and its severity as a finding."""
 
     about: str
     advice: str
@@ -44,59 +45,62 @@ class Reason(NamedTuple):
 
 # Stable reason codes. They are interface: reports, findings and exit messages carry them, so they are never renamed.
 REASONS: dict[str, Reason] = {
-    # what makes an entry unreadable
-    "crc": Reason("the stored checksum does not fit the bytes", FROM_REPLICA),
-    "inner-crc": Reason("the checksum of a message inside a compressed set does not fit its bytes", FROM_REPLICA),
+    # entries that cannot be read
+    "crc": Reason("the stored checksum does not match the bytes", FROM_REPLICA),
+    "inner-crc": Reason("the checksum of a message inside a compressed set does not match its bytes", FROM_REPLICA),
     "length": Reason("the length field cannot be right", FROM_REPLICA),
-    "magic": Reason("the format version is none of 0, 1, 2", FROM_REPLICA),
+    "magic": Reason("the format version is not 0, 1 or 2", FROM_REPLICA),
     "codec": Reason("the compressed bytes do not decompress", FROM_REPLICA),
     "codec-unknown": Reason("the attributes name a codec that does not exist in this format", FROM_REPLICA),
     "nested": Reason("a compressed message inside a compressed set", FROM_REPLICA),
-    "count": Reason("the record count does not fit the records", FROM_REPLICA),
+    "count": Reason("the record count does not match the records", FROM_REPLICA),
     "varint": Reason("a variable-length integer is too long", FROM_REPLICA),
-    "record-structure": Reason("a record does not fit its own length, or its batch", FROM_REPLICA),
+    "record-structure": Reason("a record does not match its own length, or exceeds its batch", FROM_REPLICA),
     "control": Reason("a control record without a readable key", FROM_REPLICA),
-    "payload": Reason("a key or value is not the message that its topic holds", "Dump it without a decoder, or explain it."),
+    "payload": Reason(
+        "a key or value is not the message that its topic holds",
+        "Dump it without a decoder, or look at its bytes with kafkalog explain.",
+    ),
     "offset-range": Reason("an offset is negative or beyond what the format can hold", FROM_REPLICA),
     "torn": Reason("the file ends inside an entry", CUT_OFF),
-    "torn-write": Reason("an entry with a zeroed sector: written by halves", CUT_OFF),
+    "torn-write": Reason("an entry with a zeroed sector: only part of it was written", CUT_OFF),
     "zero-tail": Reason("the file ends in zeros", CUT_OFF),
-    # what does not fit among its neighbours
+    # entries that contradict adjacent entries
     "offset-order": Reason("offsets go back", FROM_REPLICA),
     "gap": Reason(
         "offsets are missing between two batches of a log that was never compacted",
-        "All is well if the topic is or was compacted, or truncated inside a batch. Else batches are lost: copy another replica.",
+        "Harmless if the topic is or was compacted, or truncated inside a batch. If not, batches are lost: copy another replica.",
         WARNING,
     ),
     "gap-at-end": Reason(
         "the segment ends before the next one begins",
-        "All is well if the topic is or was compacted, or truncated inside a batch. Else its end is lost: copy another replica.",
+        "Harmless if the topic is or was compacted, or truncated inside a batch. If not, its end is lost: copy another replica.",
         WARNING,
     ),
     "epoch": Reason("the leader epoch goes back, or contradicts the checkpoint", FROM_REPLICA),
     "unverified": Reason(
-        "an intact batch between two damages, which may have been part of a value (--unverified keeps it)",
+        "an intact batch between two damaged places, which may be bytes inside a value (--unverified keeps it)",
         "Look at its records; salvage --unverified keeps it.",
         WARNING,
     ),
     "record-order": Reason(
-        "the records of a batch are not in the order of their offsets, or beyond those of the batch",
+        "the records of a batch are not in offset order, or are outside the offsets of the batch",
         "Brokers store uncompressed batches as clients send them: look for a client that numbers records wrongly.",
         WARNING,
     ),
     "max-timestamp": Reason(
         "the largest timestamp of a batch is not that of its records",
-        "Retention and searches by time go by the batch: expect records found or deleted at the wrong time.",
+        "Retention and searches by time use the batch's timestamp: records may be found or deleted at the wrong time.",
         WARNING,
     ),
     "time-range": Reason(
         "a timestamp beyond what microseconds in 64 bits can hold",
-        "Such a record pins its segment: retention by time waits for that day. Look for the client that sent it.",
+        "Such a record keeps its segment alive: retention by time waits for that day. Look for the client that sent it.",
         INFO,
     ),
     "sequence-gap": Reason(
-        "the sequence numbers of an idempotent producer leave some out, though no offset is missing",
-        "Harmless if the broker had forgotten the producer (producer.id.expiration.ms); else the producer lost records.",
+        "sequence numbers of an idempotent producer are missing, though no offset is",
+        "Harmless if the broker had forgotten the producer (producer.id.expiration.ms); otherwise the producer lost records.",
         WARNING,
     ),
     "sequence-duplicate": Reason(
@@ -105,40 +109,44 @@ REASONS: dict[str, Reason] = {
         WARNING,
     ),
     "producer-epoch": Reason(
-        "the epoch of a producer goes back: a fenced producer wrote",
-        "Consumers get what it wrote; look into the broker's log for the producer id.",
+        "the epoch of a producer goes back: a fenced producer was writing",
+        "Consumers see what it wrote; search the broker's log for the producer id.",
         WARNING,
     ),
     "segment-overflow": Reason(
-        "offsets too far from the segment's first for an index to hold (KAFKA-6264)",
+        "offsets too far above the segment's base offset for its index (KAFKA-6264)",
         "Readable; a broker from 2.0 on splits the segment when it loads the log after an unclean shutdown.",
         WARNING,
     ),
-    # what cannot be looked at
+    # limits, and files that cannot be read
     "batch-limit": Reason("a batch above the size limit", RAISE_LIMIT),
     "decompressed-limit": Reason("a batch that decompresses to more than the limit", RAISE_LIMIT),
     "record-limit": Reason("a record above the size limit", RAISE_LIMIT),
     "headers-limit": Reason("more headers in a record than the limit allows", RAISE_LIMIT),
     "memory-limit": Reason("the work needs more memory than the limit allows", RAISE_LIMIT),
-    "not-a-file": Reason("not a regular file", "Look at what lies there: a broker would not open it either."),
-    "not-a-segment": Reason("the bytes are not a Kafka log", "Give a log directory, a partition folder or a segment file."),
-    "version": Reason("a format version from the future", "Use a newer kafkalog; the file may be from a newer broker."),
-    "changed": Reason("the file shrank or was replaced while it was read", "A broker is at work here: run it again.", WARNING),
+    "not-a-file": Reason("not a regular file", "Check what it is: a broker would not open it either."),
+    "not-a-segment": Reason("the bytes are not a Kafka log", "Pass a log directory, a partition folder or a segment file."),
+    "version": Reason("a format version newer than any known", "Use a newer kafkalog; the file may be from a newer broker."),
+    "changed": Reason(
+        "the file shrank or was replaced while it was read", "A broker is writing here: run the command again.", WARNING
+    ),
     "unreadable": Reason("the bytes could not be read from the device", "Check permissions, the disk and the system's log."),
-    # what lies beside the log
-    "file-format": Reason("an index, snapshot or checkpoint file that cannot be read as such", REBUILT),
+    # index, snapshot and checkpoint files
+    "file-format": Reason("an index, snapshot or checkpoint file whose content is malformed", REBUILT),
     "index-mismatch": Reason("an index entry that the log contradicts", REBUILT),
     "index-missing": Reason(
-        "a segment without its index", "A broker makes a new one when it loads the log, by a scan of the segment.", WARNING
+        "a segment without its index", "A broker rebuilds it when it loads the log, by scanning the segment.", WARNING
     ),
     "snapshot-missing": Reason(
-        "a segment without the .snapshot of its beginning, though those before and after it have theirs",
-        "Harmless but for a truncation to that offset: a broker then replays the log from an earlier one.",
+        "a segment without a .snapshot at its base offset, though the segments before and after it have one",
+        "Harmless, except after a truncation to that offset: a broker then replays the log from an earlier snapshot.",
         INFO,
     ),
-    "snapshot-mismatch": Reason("a producer in a .snapshot is not where the log says", REBUILT, WARNING),
+    "snapshot-mismatch": Reason("the state of a producer in a .snapshot contradicts the log", REBUILT, WARNING),
     "snapshot-incomplete": Reason(
-        "a KRaft snapshot without its first or last control record", "Do not use it; take an older or another node's.", ERROR
+        "a KRaft snapshot without its first or last control record",
+        "Do not use it; use an older one, or one of another node.",
+        ERROR,
     ),
     "checkpoint-mismatch": Reason(
         "a checkpoint that the log contradicts",
@@ -146,26 +154,30 @@ REASONS: dict[str, Reason] = {
         WARNING,
     ),
     "topic-id": Reason(
-        "partitions of one topic with different topic ids", "One of them is of a deleted topic of that name: find out which."
+        "partitions of one topic with different topic ids", "One of them belongs to a deleted topic of that name: find out which."
     ),
     "partition-missing": Reason(
-        "a checkpoint names a partition that has no folder here", "Usual after a topic was deleted; else a folder is lost.", INFO
+        "a checkpoint names a partition that has no folder here",
+        "Normal after a topic was deleted; otherwise a folder is lost.",
+        INFO,
     ),
     "orphan": Reason("an index or snapshot without its segment", "A broker deletes it when it loads the log.", INFO),
     "leftover": Reason(
-        "a file or folder that a broker put aside",
-        "A broker deletes or finishes it at its next start; copy it first if its data are wanted.",
+        "a file or folder that a broker was about to remove or rename",
+        "A broker deletes or finishes it at its next start; copy it first if you need its data.",
         INFO,
     ),
     "foreign-folder": Reason(
-        "a folder that is no partition's", "Move it out of the log directory: a broker does not start beside it.", WARNING
+        "a folder that belongs to no partition",
+        "Move it out of the log directory: a broker does not start while it is there.",
+        WARNING,
     ),
 }
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one entry may ask for before anything is allocated; every field can be raised by the caller."""
+    """The most that one entry may ask for, checked before anything is allocated. Callers can raise every field."""
 
     batch_bytes: int = 128 << 20
     decompressed_bytes: int = 256 << 20
@@ -178,16 +190,22 @@ def path_text(path: str) -> str:
     return path.encode(errors="backslashreplace").decode()
 
 
+def name_text(name: str) -> str:
+    """A name or path as `repr` shows it, with the middle of a long one left out."""
+    text = repr(name)
+    return text if len(text) <= NAME_LENGTH else f"{text[: NAME_LENGTH // 2]}...{text[-NAME_LENGTH // 2 :]}"
+
+
 class KafkaLogError(Exception):
     """Everything that kafkalog raises on purpose."""
 
 
 class UsageError(KafkaLogError, ValueError):
-    """An argument that cannot be honoured; the message lists what is allowed."""
+    """An argument that is not allowed; the message lists what is."""
 
 
 class StorageError(KafkaLogError, OSError):
-    """The bytes could not be had."""
+    """The bytes could not be read."""
 
     def __init__(self, message: str, *, file: str | None = None) -> None:
         super().__init__(path_text(message))
@@ -214,7 +232,7 @@ class CodecError(KafkaLogError):
 
 
 class OutputFull(CodecError):
-    """The decompressed bytes do not fit the target buffer."""
+    """The decompressed bytes do not fit into the target buffer."""
 
     def __init__(self, message: str = "the target buffer is too small") -> None:
         super().__init__(message, "decompressed-limit")
@@ -231,6 +249,10 @@ class CodecMissing(CodecError):
 
 class SegmentError(KafkaLogError):
     """Bad data in one file: what, where, and between which offsets."""
+
+    reason: str = ""
+    file: str = ""
+    position: int = -1
 
     def __init__(
         self,
@@ -267,12 +289,15 @@ class SegmentError(KafkaLogError):
         if self.base_offset >= 0:
             last = f" to {self.last_offset}" if self.last_offset > self.base_offset else ""
             parts.append(f"offsets {self.base_offset}{last}")
-        told = [f"{word} {value}" for word, value in (("expected", self.expected), ("found", self.found)) if value is not None]
-        if told:
-            parts.append(", ".join(told))
+        values = [f"{word} {value}" for word, value in (("expected", self.expected), ("found", self.found)) if value is not None]
+        if values:
+            parts.append(", ".join(values))
         if self.detail:
             parts.append(self.detail)
         return "; ".join(parts)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.reason!r}, file={name_text(self.file)}, position={self.position})"
 
     def __reduce__(self) -> tuple[object, ...]:
         fields = {name: value for name, value in self.__dict__.items() if name != "reason"}
@@ -296,11 +321,11 @@ class LimitExceeded(SegmentError):
 
 
 class UnsupportedFormat(SegmentError):
-    """Not a file of Kafka's, or one from the future."""
+    """Not one of Kafka's files, or a newer version of one."""
 
 
 class NotANumber(UnsupportedFormat):
-    """A line of a checkpoint with other text where a number belongs; Kafka tells it from other faults of the file."""
+    """A line of a checkpoint with other text where a number belongs; Kafka distinguishes it from other faults of the file."""
 
 
 class SegmentChanged(SegmentError):
@@ -320,7 +345,7 @@ class LogStorageFailure(LogRefusal):
 
 
 class InvalidArgument(LogRefusal):
-    """An argument outside of what the engine takes."""
+    """An argument that the engine does not accept."""
 
     kafka_name = "IllegalArgumentException"
 
@@ -338,7 +363,7 @@ class InvalidState(LogRefusal):
 
 
 class CorruptRecord(LogRefusal):
-    """Bytes that are no entry, or whose checksum does not fit."""
+    """Bytes that are not an entry, or whose checksum does not match."""
 
     kafka_name = "CorruptRecordException"
 
@@ -384,14 +409,8 @@ class UnsupportedForMessageFormat(LogRefusal):
     kafka_name = "UnsupportedForMessageFormatException"
 
 
-class UnsupportedCompressionType(LogRefusal):
-    """A codec that the target message format does not have."""
-
-    kafka_name = "UnsupportedCompressionTypeException"
-
-
 class BrokenSnappy(LogRefusal):
-    """A snappy block that claims to be larger than any; Kafka's library meets it with an error of its own."""
+    """A snappy block of impossible size; Kafka's library throws an error of its own for it."""
 
     kafka_name = "SnappyError"
 
@@ -449,7 +468,7 @@ class MissingEntry(LogRefusal):
 
 
 class CorruptIndex(LogRefusal):
-    """An index file that cannot be what was written; it is made anew."""
+    """An index file that cannot be what was written; it is rebuilt."""
 
     kafka_name = "CorruptIndexException"
 
@@ -461,19 +480,19 @@ class OutOfOrderSequence(LogRefusal):
 
 
 class InvalidProducerEpoch(LogRefusal):
-    """A producer that a newer one with its id has fenced off."""
+    """A producer that a newer one with the same id has fenced."""
 
     kafka_name = "InvalidProducerEpochException"
 
 
 class InvalidTxnState(LogRefusal):
-    """A batch that does not fit the state of its producer's transaction."""
+    """A batch that does not match the state of its producer's transaction."""
 
     kafka_name = "InvalidTxnStateException"
 
 
 class TransactionCoordinatorFenced(LogRefusal):
-    """A marker of a coordinator that a newer one has fenced off."""
+    """A marker of a coordinator that a newer one has fenced."""
 
     kafka_name = "TransactionCoordinatorFencedException"
 
@@ -491,6 +510,6 @@ class PolicyViolation(LogRefusal):
 
 
 class CleaningFailed(LogRefusal):
-    """A log of which nobody can tell what is to be cleaned; `__cause__` says why."""
+    """A log whose dirty part cannot be determined; `__cause__` says why."""
 
     kafka_name = "LogCleaningException"

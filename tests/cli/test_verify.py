@@ -53,7 +53,7 @@ def test_a_healthy_log_is_one_line_and_exit_code_0(run: Run, healthy: Path) -> N
 def test_damage_is_told_with_its_place_and_advice_and_exit_code_1(run: Run, damaged: Path) -> None:
     ended = run("verify", damaged)
     assert ended.code == 1
-    assert "orders-0\n  error    crc: the stored checksum does not fit the bytes\n" in ended.text
+    assert "orders-0\n  error    crc: the stored checksum does not match the bytes\n" in ended.text
     assert "00000000000000000000.log at byte 0" in ended.text
     assert "→ Copy the partition from another replica" in ended.text
     assert ended.text.endswith("checked: 1 error.\n")

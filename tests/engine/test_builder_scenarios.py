@@ -11,7 +11,7 @@ from kafkalog.engine.entries import Batch, iter_entries
 from kafkalog.errors import InvalidArgument
 from kafkalog.format import reference
 from kafkalog.format.batch import CREATE_TIME, HEADER_SIZE, LOG_APPEND_TIME_TYPE, NO_TIMESTAMP_TYPE
-from kafkalog.format.control import EndTxnMarker, decode_control_record
+from kafkalog.format.control import EndTxnMarker, decode_end_txn_marker
 from tests.engine.scenarios.payloads import GZIP, LZ4, SNAPPY, ZSTD
 from tests.engine.scenarios.script import START_MS
 
@@ -142,7 +142,7 @@ def test_a_marker_is_a_control_batch_of_its_producer(commit: bool) -> None:
     assert (entry.is_control_batch, entry.is_transactional, entry.producer_id, entry.producer_epoch) == (True, True, 4, 17)
     assert (entry.base_sequence, entry.partition_leader_epoch, entry.size) == (-1, 8, HEADER_SIZE + 17)
     (record,) = entry
-    assert decode_control_record(record.key, record.value) == EndTxnMarker(commit, 2)
+    assert decode_end_txn_marker(record.key, record.value) == EndTxnMarker(commit, 2)
 
 
 def test_a_marker_needs_a_producer() -> None:

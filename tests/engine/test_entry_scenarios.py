@@ -12,7 +12,7 @@ from kafkalog.engine.entries import Batch, Entry, Message, entry_size, iter_entr
 from kafkalog.engine.entry_records import iter_glances
 from kafkalog.errors import CorruptRecord, InvalidRecord, InvalidState, LogRefusal
 from kafkalog.format.batch import CREATE_TIME, LOG_APPEND_TIME_TYPE
-from kafkalog.format.control import ControlRecord, EndTxnMarker, decode_control_record
+from kafkalog.format.control import EndTxnMarker, decode_end_txn_marker
 from kafkalog.format.reference import Record, encode_message
 from tests.engine.scenarios.payloads import (
     GZIP,
@@ -126,8 +126,7 @@ def test_control_records_survive_a_round_trip() -> None:
     entry = only(marker(5, 3, commit=True, offset=9, coordinator_epoch=29, leader_epoch=2))
     assert entry.is_control_batch
     (record,) = entry
-    control: ControlRecord = decode_control_record(record.key, record.value)
-    assert control == EndTxnMarker(True, 29)
+    assert decode_end_txn_marker(record.key, record.value) == EndTxnMarker(True, 29)
     assert (record.offset, entry.partition_leader_epoch, entry.producer_id) == (9, 2, 5)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from kafkalog.errors import CodecError, CorruptBatch, LimitExceeded, OutputFull, TornTail, UsageError
 from kafkalog.format import batch
-from kafkalog.format.control import EndTxnMarker, decode_control_record, encode_end_txn_marker
+from kafkalog.format.control import EndTxnMarker, decode_end_txn_marker, encode_end_txn_marker
 from kafkalog.format.names import MAX_OFFSET
 from kafkalog.format.reference import (
     Entry,
@@ -110,7 +110,7 @@ def test_transaction_markers_have_the_known_bytes(stored: bytes, commit: bool) -
     assert entry.is_transactional
     assert (entry.producer_id, entry.producer_epoch, entry.base_sequence, entry.last_sequence) == (9, 1, -1, -1)
     (record,) = decode_records(entry)
-    assert decode_control_record(record.key, record.value) == EndTxnMarker(commit, 3)
+    assert decode_end_txn_marker(record.key, record.value) == EndTxnMarker(commit, 3)
 
 
 def test_a_marker_on_a_log_append_time_topic_has_attributes_0x38() -> None:

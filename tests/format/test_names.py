@@ -9,7 +9,6 @@ from kafkalog.format.names import (
     FileName,
     FolderName,
     is_valid_topic,
-    kraft_snapshot_file_name,
     parse_file_name,
     parse_folder_name,
     partition_folder_name,
@@ -148,7 +147,6 @@ def test_file_names_are_twenty_digits_of_the_first_offset() -> None:
     assert segment_file_name(0) == "00000000000000000000.log"
     assert segment_file_name(208, "timeindex") == "00000000000000000208.timeindex"
     assert segment_file_name(2**63 - 1, "log.cleaned") == "09223372036854775807.log.cleaned"
-    assert kraft_snapshot_file_name(187, 3) == "00000000000000000187-0000000003.checkpoint"
     assert partition_folder_name("orders", 3) == "orders-3"
 
 
@@ -156,8 +154,6 @@ def test_file_names_are_twenty_digits_of_the_first_offset() -> None:
 def test_no_file_is_named_after_an_impossible_offset(offset: int) -> None:
     with pytest.raises(UsageError):
         segment_file_name(offset)
-    with pytest.raises(UsageError):
-        kraft_snapshot_file_name(offset, 0)
 
 
 def test_no_folder_is_named_after_a_topic_that_would_escape() -> None:

@@ -27,7 +27,7 @@ from kafkalog import codecs
 from kafkalog.errors import CorruptBatch
 from kafkalog.format import batch, checkpoint, index, message, names, snapshot
 from kafkalog.format.batch import increment_sequence
-from kafkalog.format.control import COMMIT, EndTxnMarker, LeaderChange, decode_control_record, encode_end_txn_marker
+from kafkalog.format.control import COMMIT, EndTxnMarker, encode_end_txn_marker
 from kafkalog.format.reference import (
     Record,
     decode_entries,
@@ -41,6 +41,7 @@ from kafkalog.format.reference import (
     encode_wrapper,
 )
 from kafkalog.format.varint import decode_uvarint, decode_varint, decode_varlong, encode_varint, encode_varlong
+from kafkalog.payloads.internal_topics import decode_control_record
 from tests.golden.sets import DATA
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "format.md").read_text(encoding="utf-8")
@@ -243,7 +244,8 @@ def test_the_examples_of_markers_and_elections_read_as_the_page_says() -> None:
     key_type = next(row for row in hex_rows("commit-record") if row.field == "key_type")
     assert int(key_type.value) == COMMIT
     value = VECTORS["LEADER_CHANGE value: leader 1, voter 1, granted by 1"]
-    assert decode_control_record(struct.pack(">hh", 0, 2), value) == LeaderChange(0, 1, (1,), (1,))
+    election = {"version": 0, "leaderId": 1, "voters": [{"voterId": 1}], "grantingVoters": [{"voterId": 1}]}
+    assert decode_control_record(struct.pack(">hh", 0, 2), value) == election
 
 
 def test_abort_differs_from_commit_in_its_type_and_its_checksum_only() -> None:

@@ -195,18 +195,18 @@ def test_ddl_and_sparks_json_say_the_same() -> None:
     [
         ("", "the schema is empty"),
         ("id", "a type expected, its end found"),
-        ("id bigin", "unknown type 'bigin' in the schema; there are boolean"),
+        ("id bigin", "unknown type 'bigin' in the schema; allowed are boolean"),
         ("id bigint, id string", "has the field 'id' twice"),
         ("a array<int", "'>' expected, its end found"),
         ("a int)", "the end expected, ')' found"),
         ("a decimal(50,2)", "beyond decimal"),
-        ('{"type":"set"}', "not a type of Spark's"),
-        ('{"type":"map"}', "not a schema of Spark's"),
+        ('{"type":"set"}', "not one of Spark's types"),
+        ('{"type":"map"}', "not a Spark schema"),
         ('{"type":"map","keyType":"string","valueType":"long"}', "must be a struct"),
         ("m map<int,string>", "write map<string,...>"),
         ("m map<string>", "',' expected, '>' found"),
         ('{"type"', "the schema is not JSON"),
-        ('{"type":"struct"}', "not a schema of Spark's"),
+        ('{"type":"struct"}', "not a Spark schema"),
     ],
 )
 def test_what_is_no_schema_is_refused(schema: str, message: str) -> None:
@@ -292,7 +292,7 @@ def test_an_avro_schema_without_fixed_columns_is_refused(schema: str, message: s
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"format": "xml"}, "unknown encoding of values 'xml'; there are json, avro"),
+        ({"format": "xml"}, "unknown encoding of values 'xml'; allowed are json, avro"),
         ({"format": "avro"}, "Avro needs the schema"),
         ({"format": "json", "registry_prefix": True}, "belongs to Avro"),
     ],
@@ -330,7 +330,7 @@ def test_json_nested_too_deeply_is_undecodable_and_never_a_crash(levels: int) ->
     deep = [nested_object(levels), b'{"a":' + b"[" * levels + b"]" * levels + b"}", b"[" * levels, b'{"b":"\\\\' + b"{" * levels]
     assert decoded(decoder, b'{"a":1}', *deep)[1] == [1, 2, 3, 4]
     assert infer_schema(PayloadSpec("json"), binary(*deep, b'{"n": 2}')).schema == "n bigint"
-    with pytest.raises(UsageError, match="give a schema"):
+    with pytest.raises(UsageError, match="pass a schema"):
         infer_schema(PayloadSpec("json"), binary(*deep))
 
 

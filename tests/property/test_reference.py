@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kafkalog import codecs
 from kafkalog.errors import SegmentError
-from kafkalog.format import batch, checkpoint, control, index, snapshot, varint
+from kafkalog.format import batch, checkpoint, index, snapshot, varint
 from kafkalog.format.names import (
     MAX_OFFSET,
     FileName,
@@ -33,6 +33,7 @@ from kafkalog.format.reference import (
     encode_message,
     encode_wrapper,
 )
+from kafkalog.payloads.internal_topics import decode_control_record
 
 INT16 = st.integers(-(2**15), 2**15 - 1)
 INT32 = st.integers(-(2**31), 2**31 - 1)
@@ -169,7 +170,7 @@ def _decode_everything(data: bytes) -> None:
 
 
 def _decode_control(data: bytes) -> None:
-    control.decode_control_record(data[:4], data[4:])
+    decode_control_record(data[:4], data[4:])
 
 
 DECODERS: list[Callable[[bytes], object]] = [
@@ -204,7 +205,7 @@ def test_no_bytes_raise_anything_but_our_own_errors(decode: Callable[[bytes], ob
 @BOUNDED
 @given(st.sampled_from(range(7)), st.binary(max_size=60))
 def test_no_control_value_raises_anything_but_our_own_errors(control_type: int, value: bytes) -> None:
-    error = _damage(lambda: control.decode_control_record(struct.pack(">hh", 0, control_type), value))
+    error = _damage(lambda: decode_control_record(struct.pack(">hh", 0, control_type), value))
     assert error is None or error.reason == "control"
 
 

@@ -24,7 +24,7 @@ from kafkalog.kernels.native import NOT_FOUND
 from kafkalog.segment import encode
 from kafkalog.segment.columns import HEADERS_TYPE, RAW_HEADERS_TYPE
 from kafkalog.segment.encode import EncodeOptions, encode_batches, encode_messages
-from tests.encoding import encode_options
+from tests.builders.encoding import encode_options
 
 # Written by hand from the layout, and read by Kafka's own classes (tests/interop).
 V0_MESSAGE = "00000000000000050000000f51df3a320000ffffffff0000000161"

@@ -9,8 +9,8 @@ from kafkalog import codecs
 from kafkalog.errors import SegmentError
 from kafkalog.format import batch
 from kafkalog.format.batch import NO_SEQUENCE, increment_sequence
-from kafkalog.format.control import decode_control_record
 from kafkalog.format.reference import Record, decode_entry, decode_records
+from kafkalog.payloads.internal_topics import decode_control_record
 from kafkalog.tasks.explain import Explanation, Field, Part
 from kafkalog.tasks.explain.entries import explain_entries
 

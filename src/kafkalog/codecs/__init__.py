@@ -1,7 +1,7 @@
 """The four codecs of Kafka behind one bounded `decompress` and one deterministic `compress`.
 
 `decompress` writes into a buffer of the caller and never allocates by a number that the payload states. The library of a
-codec is imported when that codec is first used. All of them let go of the GIL while they work.
+codec is imported when that codec is first used. All of them release the GIL while they work.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LEVELS = {GZIP: range(1, 10), LZ4: range(1, 18), ZSTD: range(-131_072, 23)}
 
 
 class _Codec(Protocol):
-    """What each codec module offers."""
+    """The functions of each codec module."""
 
     def decompress(self, payload: Buffer, out: memoryview, magic: int) -> int: ...
 
@@ -44,8 +44,8 @@ def codec_id(name: str) -> int:
 def decompress(codec: int, payload: Buffer, out: memoryview, *, magic: int = 2) -> int:
     """The number of bytes that the whole payload decompresses to, written to the start of `out`.
 
-    `out` is a writable, contiguous view of bytes; what lies behind the returned number is undefined, also after an error.
-    Raises `CodecError` for bad bytes and `OutputFull` when the decompressed bytes do not fit `out`.
+    `out` is a writable, contiguous view of bytes; its content after that many bytes is undefined, also after an error.
+    Raises `CodecError` for bad bytes and `OutputFull` when the decompressed bytes do not fit into `out`.
     """
     module = _loaded.get(codec)
     if module is None:
@@ -58,7 +58,7 @@ def decompress(codec: int, payload: Buffer, out: memoryview, *, magic: int = 2) 
 
 
 def decompressed(codec: int, payload: Buffer, *, magic: int = 2, limit: int) -> bytes:
-    """What the whole payload decompresses to; OutputFull if that is more than `limit` bytes."""
+    """The whole payload, decompressed; OutputFull if that is more than `limit` bytes."""
     size = min(max(4 * len(memoryview(payload).cast("B")), 1 << 16), limit)
     while True:
         out = bytearray(size)
@@ -71,7 +71,7 @@ def decompressed(codec: int, payload: Buffer, *, magic: int = 2, limit: int) -> 
 
 
 def compress(codec: int, data: Buffer, *, level: int | None = None, magic: int = 2) -> bytes:
-    """The payload that Kafka's own writers would frame for `data`: the same bytes for the same input, always.
+    """`data` compressed and framed as Kafka's own writers do: the same bytes for the same input, always.
 
     `level` None is Kafka's default; for lz4 a level selects the slow, denser compressor, for snappy there is none.
     """

@@ -3,7 +3,7 @@
     payload = member { member } [anything]
     member  = 1f8b 08 flags:1 mtime:4 extra_flags:1 system:1 [extra] [name] [comment] [header_crc:2] deflate crc32:4 size:4
 
-CRC and size of every member are verified. What follows a member and is not the header of another one is not looked at.
+CRC and size of every member are verified. Bytes after a member that are not the header of another one are ignored.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _HEADER_CRC, _EXTRA, _NAME, _COMMENT = 0x02, 0x04, 0x08, 0x10
 _RAW_DEFLATE = -15
 _InflateError = cast(type[Exception], isal_zlib.IsalError)
 
-# Input and output of one call, so that a bomb needs no more memory than this beside the target.
+# Input and output of one call, so that a bomb needs no more memory than this besides the target.
 _SLICE = 1 << 20
 
 
@@ -75,7 +75,7 @@ def _text_end(source: memoryview, position: int) -> int:
 
 
 def _inflate(source: memoryview, position: int, out: memoryview) -> tuple[int, int]:
-    """How many bytes the member with its deflate stream at `position` gave, and the position behind the member."""
+    """How many bytes the member with its deflate stream at `position` gave, and the position after the member."""
     inflater = isal_zlib.decompressobj(_RAW_DEFLATE)
     written = 0
     try:
@@ -84,7 +84,7 @@ def _inflate(source: memoryview, position: int, out: memoryview) -> tuple[int, i
             if not pending:
                 pending = source[position : position + _SLICE]
                 position += len(pending)
-            # One byte more than there is room for tells a full buffer from one that is too small.
+            # One byte more than there is room for distinguishes a full buffer from one that is too small.
             part = inflater.decompress(pending, min(len(out) - written + 1, _SLICE))
             size = len(part)
             if size > len(out) - written:
@@ -100,12 +100,12 @@ def _inflate(source: memoryview, position: int, out: memoryview) -> tuple[int, i
         raise CodecError("gzip: the payload ends inside a member")
     crc, size = TRAILER.unpack_from(source, position)
     if crc != isal_zlib.crc32(out[:written]) or size != written & 0xFFFF_FFFF:
-        raise CodecError("gzip: the checksum or size of a member does not fit its bytes")
+        raise CodecError("gzip: the checksum or size of a member does not match its bytes")
     return written, position + TRAILER.size
 
 
 def compress(data: Buffer, level: int | None, magic: int) -> bytes:
-    """`data` as one member without a name and a time."""
+    """`data` as one member without name and time."""
     deflater = zlib.compressobj(-1 if level is None else level, wbits=_RAW_DEFLATE)
     deflated = (deflater.compress(data), deflater.flush())
     size = memoryview(data).nbytes & 0xFFFF_FFFF

@@ -8,8 +8,8 @@
     end        = a size of 0
 
 The header checksum is the second byte of xxh32(descriptor). Kafka before 0.10 hashed the frame's magic along with it, so
-since KIP-57 it is written in that broken way, and not looked at, in messages of magic 0; from magic 1 on it must be right.
-Block checksums are verified, content size and content checksum are skipped, and bytes after the frame are not looked at.
+since KIP-57 it is written in that broken way, and not checked, in messages of magic 0; from magic 1 on it must be right.
+Block checksums are verified, content size and content checksum are skipped, and bytes after the frame are ignored.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MAX_BLOCK_SIZE = 4 << 20
 _STORED = 0x8000_0000
 _SIZE = 0x7FFF_FFFF
 _LONGEST_HEADER = 15
-# Most batches are one block in a frame of Kafka's own: header, size, block, end.
+# Most batches are one block in a frame as Kafka writes it: header, size, block, end.
 _BLOCK_START = len(HEADER) + 4
 _ONE_BLOCK = _BLOCK_START + len(END)
 _BLOCK_CHECKSUM, _CONTENT_SIZE, _CONTENT_CHECKSUM = 0x10, 0x08, 0x04
@@ -79,7 +79,7 @@ def decompress(payload: Buffer, out: memoryview, magic: int) -> int:
     return written
 
 
-def has_sound_header(source: memoryview, magic: int) -> bool:
+def has_valid_header(source: memoryview, magic: int) -> bool:
     """Whether a frame begins here."""
     try:
         _read_descriptor(bytes(source[:_LONGEST_HEADER]), magic)
@@ -89,7 +89,7 @@ def has_sound_header(source: memoryview, magic: int) -> bool:
 
 
 def block_stops(source: memoryview, magic: int) -> list[int]:
-    """Where each whole block of a frame with a sound header ends, as far as sizes can be followed."""
+    """Where each whole block of a frame with a valid header ends, up to the first impossible size."""
     stops = []
     position, block_size, flags = _read_descriptor(bytes(source[:_LONGEST_HEADER]), magic)
     try:
@@ -104,7 +104,7 @@ def block_stops(source: memoryview, magic: int) -> list[int]:
 
 
 def _read_block(block: memoryview, size: int, target: memoryview, block_size: int) -> int:
-    """The number of bytes written to `target`, which has room for the largest block unless the output ends before."""
+    """The number of bytes written to `target`, which has room for the largest block unless the output ends earlier."""
     if size & _STORED:
         if len(block) > len(target):
             raise OutputFull
@@ -129,7 +129,7 @@ def _fits(block: memoryview, block_size: int) -> bool:
 
 @lru_cache(maxsize=64)
 def _read_descriptor(header: bytes, magic: int) -> tuple[int, int, int]:
-    """Position behind the header, largest block size and flags of a frame that begins with `header`."""
+    """Position after the header, largest block size and flags of a frame that begins with `header`."""
     if header[:4] != FRAME_MAGIC:
         raise CodecError(f"lz4: a frame begins with {FRAME_MAGIC.hex()}, not with {header[:4].hex()}")
     flags, block_descriptor = header[4], header[5]
@@ -142,7 +142,7 @@ def _read_descriptor(header: bytes, magic: int) -> tuple[int, int, int]:
     if position > len(header):
         raise CodecError("lz4: the frame ends inside its header")
     if magic > 0 and header[position - 1] != _header_checksum(header[4 : position - 1]):
-        raise CodecError("lz4: the header checksum does not fit the header")
+        raise CodecError("lz4: the header checksum does not match the header")
     return position, 1 << (8 + 2 * block_size_id), flags
 
 
@@ -164,7 +164,7 @@ def _header_checksum(descriptor: bytes) -> int:
 
 
 def _verify_block(block: memoryview, stored_bytes: int, block_size: int) -> None:
-    """Hand a block with its size and checksum to liblz4 as a frame of its own, which is how that library checks xxh32."""
+    """Pass a block with its size and checksum to liblz4 as a frame of its own: that library checks xxh32 only in frames."""
     if len(block) != stored_bytes + 8:
         raise CodecError("lz4: a block checksum is missing")
     descriptor = bytes((0x60 | _BLOCK_CHECKSUM, (block_size.bit_length() - 9) // 2 << 4))
@@ -176,7 +176,7 @@ def _verify_block(block: memoryview, stored_bytes: int, block_size: int) -> None
 
 
 def compress(data: Buffer, level: int | None, magic: int) -> bytes:
-    """`data` in independent blocks of 64 KiB, without checksums and content size."""
+    """`data` in independent blocks of 64 KiB, without checksums or content size."""
     source = memoryview(data).cast("B")
     parts: list[Buffer] = [BROKEN_HEADER if magic == 0 else HEADER]
     for start in range(0, len(source), BLOCK_SIZE):
@@ -191,9 +191,9 @@ def compress(data: Buffer, level: int | None, magic: int) -> bytes:
 
 
 def _compress_block(raw: memoryview, level: int | None) -> bytes:
-    if level is None:  # the same bytes as Kafka's library gives; the package lz4 has an older one with others
+    if level is None:  # the same bytes as Kafka's library; the package lz4 bundles an older one with other bytes
         return bytes(cramjam.lz4.compress_block(raw, store_size=False))
-    if level <= 2:  # a compressor that is new in Kafka's library, one for both levels; of the packages only Arrow has it
+    if level <= 2:  # one compressor for both levels, new in Kafka's library; of the packages only Arrow has it
         import pyarrow
 
         return bytes(pyarrow.Codec("lz4_raw", compression_level=2).compress(raw, asbytes=True))

@@ -1,8 +1,8 @@
-"""What Kafka's own streams hand out of a payload that does not decompress as a whole, before they fail.
+"""The part of a damaged payload that Kafka's own streams return before they fail.
 
-A broker reads records as they come out of the stream, so it may find one of them bad, or have read them all, before it comes to
-where the payload is damaged; which of the two happens decides how it refuses a batch. Streams hand out what one call of the
-decompressor gives. What a call had given before it failed is lost.
+A broker reads records as they come out of the stream, so it may find one of them bad, or have read them all, before it reaches
+the damage; which of the two happens decides how it refuses a batch. Streams return the output of whole calls of the decompressor:
+the output of the call that fails is lost.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from . import GZIP, LZ4, SNAPPY, gzip, lz4, snappy, zstd
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-# How a stream goes on behind what it hands out. CLOSED: it fails before it can be read from. ENDS: a zstd frame that is cut
-# behind a whole one is taken for the end. BREAKS: a snappy block of absurd size is met with an Error, which nobody catches.
+# What a stream does after that part. CLOSED: it fails before it can be read from. ENDS: a truncated zstd frame after a whole one
+# counts as the end. BREAKS: a snappy block of absurd size causes an Error, which nobody catches.
 CLOSED, FAILS, ENDS, BREAKS = "closed", "fails", "ends", "breaks"
 
-# Sizes of Kafka's calls: compressed bytes that go into Java's inflater, and bytes that are asked of each stream at a time.
+# Sizes of Kafka's calls: compressed bytes passed to Java's inflater, and bytes requested of each stream at a time.
 _INFLATER_INPUT = 8 << 10
 _GZIP_OUTPUT = _ZSTD_OUTPUT = 16 << 10
 _SNAPPY_OUTPUT = 2 << 10
@@ -31,21 +31,21 @@ _MAX_SNAPPY_CHUNK = 512 << 20
 
 
 class Part(NamedTuple):
-    """What comes out before the stream fails, and how it does."""
+    """The output before the stream fails, and how it fails."""
 
     data: bytes
     failure: str = FAILS
 
 
 def decompressed_part(codec: int, payload: Buffer, *, magic: int = 2) -> Part:
-    """What Kafka's stream hands out of a payload that `decompress` has refused."""
+    """The output of Kafka's stream for a payload that `decompress` has refused."""
     source = memoryview(payload).cast("B")
     if codec == GZIP:
         return Part(_part_of_gzip(source)) if gzip.header_end(source, 0) >= 0 else Part(b"", CLOSED)
     if codec == SNAPPY:
         return _part_of_snappy(source) if snappy.is_framed(source) else Part(b"", CLOSED)
     if codec == LZ4:
-        return Part(_part_of_lz4(source, magic)) if lz4.has_sound_header(source, magic) else Part(b"", CLOSED)
+        return Part(_part_of_lz4(source, magic)) if lz4.has_valid_header(source, magic) else Part(b"", CLOSED)
     return _part_of_zstd(source)
 
 
@@ -60,7 +60,7 @@ def _part_of_gzip(source: memoryview) -> bytes:
 
 
 def _inflate(source: memoryview, position: int, part: bytearray) -> int:
-    """Add what a member gives; the position behind the member, -1 if it is not sound."""
+    """Append the output of a member to `part`; the position after the member, -1 if it is damaged."""
     inflater = zlib.decompressobj(-zlib.MAX_WBITS)
     pending: Buffer = b""
     start = len(part)
@@ -107,7 +107,7 @@ def _block(block: memoryview) -> bytes:
 
 
 def _part_of_lz4(source: memoryview, magic: int) -> bytes:
-    """Whole blocks: the frame is tried with ever fewer of them."""
+    """The output of whole blocks: the frame is tried with one block less each time."""
     stops = lz4.block_stops(source, magic)
     for stop in reversed(stops):
         frame = bytes(source[:stop]) + 2 * lz4.END

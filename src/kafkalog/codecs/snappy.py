@@ -1,6 +1,6 @@
 """Snappy, as raw blocks and in the framing of the Java library (called xerial).
 
-    framed  = header { length:int32 block }          big-endian; a further header may stand where a length is expected
+    framed  = header { length:int32 block }          big-endian; another header may be where a length is expected
     header  = 82 'SNAPPY' 00  version:int32  oldest_compatible_version:int32
     block   = size:uvarint { literal | copy }        decompresses to exactly `size` bytes
 
@@ -40,7 +40,7 @@ def decompress(payload: Buffer, out: memoryview, magic: int) -> int:
     read_length = _int32.unpack_from
     written = 0
     position = len(HEADER)
-    # Like Java: fewer than four bytes where a length is expected are the end.
+    # As in Java, fewer than four bytes where a length is expected are the end.
     last = len(source) - 4
     while position <= last:
         length = read_length(source, position)[0]
@@ -57,17 +57,17 @@ def decompress(payload: Buffer, out: memoryview, magic: int) -> int:
 
 
 def is_framed(source: memoryview) -> bool:
-    """Whether blocks follow behind a header; else the payload is one raw block."""
+    """Whether a header and blocks follow; otherwise the payload is one raw block."""
     return len(source) >= len(HEADER) and source[: len(MAGIC)] == MAGIC
 
 
 def _skip_header(source: memoryview, position: int) -> int:
-    """Position behind the header of a further stream, of which Java only checks the version, and that after the right magic."""
+    """Position after the header of another stream. Java checks only its version, and only after the right magic."""
     stop = position + len(HEADER)
     if stop > len(source):
-        raise CodecError("snappy: a further stream ends inside its header")
+        raise CodecError("snappy: another stream ends inside its header")
     if source[position : position + len(MAGIC)] == MAGIC and _int32.unpack_from(source, position + len(MAGIC))[0] < 1:
-        raise CodecError("snappy: a further stream has a version below 1")
+        raise CodecError("snappy: another stream has a version below 1")
     return stop
 
 
@@ -95,7 +95,7 @@ def _claimed_size(block: memoryview) -> int:
 
 def compress(data: Buffer, level: int | None, magic: int) -> bytes:
     """`data` in blocks of 32 KiB, framed."""
-    from kafkalog.kernels.snappy import compress as compress_block  # other libraries find other copies than Kafka's
+    from kafkalog.kernels.snappy import compress as compress_block  # other libraries choose other copies than Kafka's
 
     source = memoryview(data).cast("B")
     parts = [HEADER]

@@ -1,11 +1,11 @@
-"""Zstandard frames (RFC 8878), one after the other.
+"""A sequence of Zstandard frames (RFC 8878).
 
     frame     = 28b52ffd descriptor:1 [window:1] [dictionary:0-4] [content_size:0-8] { block } [checksum:4]
     block     = header:3 (little-endian: last:1 type:2 size:21) bytes
     skippable = 5?2a4d18 size:uint32 bytes
 
-The frames are walked before anything is decompressed: only so can a payload that was cut be told from a whole one, as the
-library's reader ends quietly at a cut. Kafka's reader is laxer here: it takes a cut frame behind a whole one for the end.
+The frames are walked before anything is decompressed: that is the only way to detect a truncated payload, because the library's
+reader ends silently there. Kafka's reader is more lenient: it takes a truncated frame after a whole one for the end.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _HEADER_SIZES = tuple(map(_header_size, range(256)))
 
 
 class _ThreadState(threading.local):
-    """These objects serve one thread at a time, and making one costs as much as a batch."""
+    """These objects can be used by one thread at a time, and creating one costs as much as a batch."""
 
     def __init__(self) -> None:
         self.decompressor = ZstdDecompressor(max_window_size=MAX_WINDOW_SIZE)
@@ -78,7 +78,7 @@ def decompress(payload: Buffer, out: memoryview, magic: int) -> int:
 
 
 def _frame_end(source: memoryview, start: int) -> int:
-    """Position behind the frame that begins at `start`."""
+    """Position after the frame that begins at `start`."""
     frame_magic, descriptor = _read_start(source, start)
     if frame_magic & ~0xF == _SKIPPABLE_MAGIC:
         return start + 8 + int.from_bytes(source[start + 4 : start + 8], "little")

@@ -22,7 +22,7 @@ from kafkalog.errors import (
     TransactionCoordinatorFenced,
 )
 from kafkalog.format.batch import MAX_SEQUENCE, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, decrement_sequence
-from kafkalog.format.control import ABORT, COMMIT, EndTxnMarker, decode_control_record, decode_control_type
+from kafkalog.format.control import ABORT, COMMIT, EndTxnMarker, decode_control_type, decode_end_txn_marker
 from kafkalog.format.java import MAX_INT16
 
 from .offsets import AppendOrigin, OffsetMetadata
@@ -314,8 +314,6 @@ def _end_transaction_marker(key: bytes | None, value: bytes | None) -> EndTxnMar
         control_type = decode_control_type(key)
         if control_type not in (ABORT, COMMIT):
             raise InvalidArgument(f"a control record of type {control_type} where one should end a transaction")
-        marker = decode_control_record(key, value)
+        return decode_end_txn_marker(key, value)
     except CorruptBatch as error:
         raise InvalidRecord(str(error)) from error
-    assert isinstance(marker, EndTxnMarker)
-    return marker

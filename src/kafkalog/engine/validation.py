@@ -143,7 +143,11 @@ def _glance_at(entry: Batch) -> Ints | None:
         except CodecError:
             return None
         start, stop = 0, len(content)
-    return facts if batch_validation.glance(content, start, stop, entry.records_count, entry.base_timestamp, facts) else None
+    return (
+        facts
+        if batch_validation.validate_records(content, start, stop, entry.records_count, entry.base_timestamp, facts)
+        else None
+    )
 
 
 def _is_sound(entry: Batch, facts: Ints, rules: Rules) -> bool:

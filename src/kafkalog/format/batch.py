@@ -8,7 +8,7 @@ A batch is a header of 61 bytes and its records. With a codec the records are co
                magic int8                    2
                crc uint32                    CRC-32C of everything from `attributes` on
                attributes int16              low byte: codec (bits 0-2), log append time (3), transactional (4), control (5),
-                                             delete horizon (6); the other bits mean nothing
+                                             delete horizon (6); the other bits are unused
                last_offset_delta int32       last offset = base_offset + this, also after compaction
                base_timestamp int64          of the first record, or the delete horizon; -1 in an empty batch
                max_timestamp int64           of any record, or the append time
@@ -31,7 +31,7 @@ A batch is a header of 61 bytes and its records. With a codec the records are co
 
     header  := key_length varint, key (UTF-8), value_length varint (negative: null), value
 
-The checksum leaves out the first 21 bytes so that a broker can assign offsets and its epoch without computing it again.
+The checksum does not cover the first 21 bytes, so a broker can assign offsets and its epoch without computing it again.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _position(field: str) -> int:
 
 
 HEADER_SIZE: Final = 61
-LOG_OVERHEAD: Final = 12  # offset and length, the front of an entry of any magic
+LOG_OVERHEAD: Final = 12  # offset and length, with which an entry of any magic begins
 MIN_BATCH_LENGTH: Final = HEADER_SIZE - LOG_OVERHEAD
 MIN_RECORD_SIZE: Final = 7  # null key, null value, no headers
 MAX_MAGIC: Final = 2
@@ -119,7 +119,7 @@ def increment_sequence(sequence: int, increment: int) -> int:
     """The sequence number `increment` steps after `sequence`.
 
     A negative increment comes only from a record that claims an offset before its batch, a negative sequence from damage; the
-    number is then the meaningless one that Kafka's 32-bit arithmetic arrives at.
+    result is then the meaningless number that Kafka's 32-bit arithmetic gives.
     """
     if sequence > as_int32(MAX_SEQUENCE - increment):
         return as_int32(increment - (MAX_SEQUENCE - sequence) - 1)
@@ -132,5 +132,5 @@ def decrement_sequence(sequence: int, decrement: int) -> int:
 
 
 def last_sequence(base_sequence: int, last_offset_delta: int) -> int:
-    """The sequence number of a batch's last record, or NO_SEQUENCE for a batch without."""
+    """The sequence number of a batch's last record, or NO_SEQUENCE if it has none."""
     return NO_SEQUENCE if base_sequence == NO_SEQUENCE else increment_sequence(base_sequence, last_offset_delta)

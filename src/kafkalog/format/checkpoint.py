@@ -7,8 +7,8 @@
     .kafka_cleanshutdown     empty before Kafka 3.7, then JSON: {"version":0,"brokerEpoch":103}
     quorum-state             JSON: who leads the KRaft quorum, and for whom this node voted
 
-A checkpoint of zero bytes is an empty one: brokers create it so. Whatever is not in these forms raises
-UnsupportedFormat("file-format"), or ("version") if only the version is unknown.
+A checkpoint of zero bytes has no entries: brokers create it so. Anything else raises UnsupportedFormat("file-format"), or
+("version") if only the version is unknown.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from typing import Any, Final, NamedTuple
 from kafkalog.errors import NotANumber, UnsupportedFormat, UsageError
 
 VERSION: Final = 0
-# More partitions than a broker has, more epochs than a partition sees: what is larger is not read, since to do so takes seconds.
+# More partitions than a broker has, more epochs than a partition sees. Larger files are refused: to parse them takes seconds.
 MAX_LINES: Final = 200_000
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _BLANKS = re.compile(r"[ \t\v\f]+")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,32}")
-# Checkpoints as brokers write them; numbers that fit their bits whatever they are. Possessive, so that nothing is remembered.
+# Checkpoints as brokers write them, with numbers too short to overflow. Possessive, so that the matcher keeps no state.
 _PLAIN_OFFSETS = re.compile(r"0\n[0-9]{1,9}+\n(?:[!-~]++ [0-9]{1,9}+ [0-9]{1,18}+\n)*+")
 _PLAIN_EPOCHS = re.compile(r"0\n[0-9]{1,9}+\n(?:[0-9]{1,9}+ [0-9]{1,18}+\n)*+")
 _UUID = re.compile(r"[A-Za-z0-9_-]{22}")
@@ -57,7 +57,7 @@ class PartitionMetadata(NamedTuple):
 
 
 class MetaProperties(NamedTuple):
-    """Content of meta.properties; None where it does not say. `node_id` is broker.id in version 0."""
+    """Content of meta.properties; None for what is absent. `node_id` is broker.id in version 0."""
 
     version: int
     node_id: int | None
@@ -73,7 +73,7 @@ class CleanShutdown(NamedTuple):
 
 
 class QuorumState(NamedTuple):
-    """Content of quorum-state; -1 and None where it does not say. Only version 0 lists the voters."""
+    """Content of quorum-state; -1 and None for what is absent. Only version 0 lists the voters."""
 
     data_version: int
     leader_id: int
@@ -84,7 +84,7 @@ class QuorumState(NamedTuple):
 
 
 def decode_offset_checkpoint(data: bytes) -> list[PartitionOffset]:
-    """The lines of an offset checkpoint, in their order."""
+    """The lines of an offset checkpoint, in order."""
     plain = _plain_columns(data, _PLAIN_OFFSETS, 3)
     if plain is not None:
         topics, partitions, offsets = plain
@@ -101,7 +101,7 @@ def encode_offset_checkpoint(entries: Iterable[PartitionOffset]) -> bytes:
 
 
 def decode_leader_epoch_checkpoint(data: bytes) -> list[EpochStart]:
-    """The lines of a leader epoch checkpoint, in their order."""
+    """The lines of a leader epoch checkpoint, in order."""
     plain = _plain_columns(data, _PLAIN_EPOCHS, 2)
     if plain is not None:
         epochs, start_offsets = plain
@@ -139,7 +139,7 @@ def encode_partition_metadata(metadata: PartitionMetadata) -> bytes:
 
 
 def decode_meta_properties(data: bytes) -> MetaProperties:
-    """What a meta.properties file says of its node."""
+    """The content of a meta.properties file."""
     properties = decode_properties(data)
     version = _integer(properties.get("version", "0"), 32)
     if version not in (0, 1):
@@ -172,7 +172,7 @@ def decode_properties(data: bytes) -> dict[str, str]:
 
 
 def decode_clean_shutdown(data: bytes) -> CleanShutdown:
-    """What the clean shutdown marker says; only its presence counts before Kafka 3.7."""
+    """The content of a clean shutdown marker; before Kafka 3.7 only its presence counts."""
     if not data:
         return CleanShutdown(0, -1)
     content = _json_object(data)
@@ -180,7 +180,7 @@ def decode_clean_shutdown(data: bytes) -> CleanShutdown:
 
 
 def decode_quorum_state(data: bytes) -> QuorumState:
-    """What a quorum-state file says of the KRaft election."""
+    """The content of a quorum-state file."""
     content = _json_object(data)
     voters = content.get("currentVoters") or []
     if not isinstance(voters, list) or not all(isinstance(voter, dict) for voter in voters):
@@ -199,7 +199,7 @@ def decode_quorum_state(data: bytes) -> QuorumState:
 
 
 def _plain_columns(data: bytes, form: re.Pattern[str], width: int) -> list[list[str]] | None:
-    """The columns of a checkpoint in its usual form, ten times as fast as line by line; None for any other."""
+    """The columns of a checkpoint in its usual form, ten times as fast as line by line; None for any other form."""
     if data.count(b"\n") > MAX_LINES:
         raise UnsupportedFormat("file-format", position=0, expected=f"at most {MAX_LINES} lines", found=data.count(b"\n"))
     text = _text(data)
@@ -210,7 +210,7 @@ def _plain_columns(data: bytes, form: re.Pattern[str], width: int) -> list[list[
 
 
 def _checkpoint_lines(data: bytes, width: int) -> Iterator[tuple[int, Sequence[str]]]:
-    """Line number and fields of each entry of a checkpoint. As in Kafka the first fault counts, and the count comes last."""
+    """Line number and fields of each entry of a checkpoint. As in Kafka, the first fault counts; the count is checked last."""
     lines = _lines(data)
     if lines and _integer(lines[0], 32, 1) != VERSION:
         raise UnsupportedFormat("version", position=0, expected=VERSION, found=int(lines[0]))

@@ -1,11 +1,11 @@
-"""The 17 bytes with which an entry of every magic begins: enough to tell what it is and where the next one begins.
+"""The first 17 bytes of an entry of any magic: enough to know what it is and where the next one begins.
 
     front := offset int64                    base offset of a batch, offset of a message
              size int32                      bytes after this field, at least 14; a batch calls it its length
              crc_or_leader_epoch uint32      CRC of a message, leader epoch of a batch
              magic int8
 
-Readers look at it before they know that the bytes are an entry at all, so nothing here refuses anything.
+Readers look at it before they know that the bytes are an entry at all, so nothing here raises.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FRONT: Final = np.dtype([("offset", ">i8"), ("size", ">i4"), ("crc_or_leader_epo
 FRONT_SIZE: Final = FRONT.itemsize
 SMALLEST_ENTRY: Final = batch.LOG_OVERHEAD + message.MIN_MESSAGE_SIZE
 
-# The magic as a number from 0 on: one comparison then tells every unknown one.
+# The magic is unsigned here: one comparison then finds every unknown one.
 _FRONT = struct.Struct(">qi4xB")
 _INT32 = struct.Struct(">i")
 _UINT32 = struct.Struct(">I")
@@ -32,7 +32,7 @@ assert _OFFSET_AND_LENGTH.size == batch.LOG_OVERHEAD
 
 
 class EntryFront(NamedTuple):
-    """What stands in the front of an entry."""
+    """The fields that every entry begins with."""
 
     offset: int
     length: int
@@ -50,13 +50,13 @@ def peek_front(data: bytes | memoryview, position: int = 0) -> EntryFront | None
 
 
 def peek_crc(data: bytes | memoryview, magic: int) -> int:
-    """The checksum that the entry at the start of `data` has stored."""
+    """The stored checksum of the entry at the start of `data`."""
     crc: int = _UINT32.unpack_from(data, batch.CRC_POSITION if magic >= batch.MAX_MAGIC else message.CRC_POSITION)[0]
     return crc
 
 
 def peek_last_offset(data: bytes | memoryview) -> int:
-    """The last offset of the entry at the start of `data`, as Java adds; a message is named by it."""
+    """The last offset of the entry at the start of `data`, added as Java adds; the stored offset of a message is its last."""
     offset, _, magic = _FRONT.unpack_from(data)
     if not batch.MAX_MAGIC <= magic <= MAX_INT8:
         return int(offset)

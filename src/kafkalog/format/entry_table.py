@@ -1,10 +1,10 @@
 """The headers of many entries as one table of integers: a row for each entry, a named column for each field.
 
-Kernels take the plain array, which has the field first, so that a column is one stretch of memory: their `fields[SIZE, row]` is
+Kernels take the plain array, whose first axis is the field, so that a column is contiguous: their `fields[SIZE, row]` is
 `entries.size[row]` everywhere else.
 
 For v0/v1, `base_offset` is the offset field (so the *last* offset of a wrapper), `base_timestamp` and `max_timestamp` are the
-message's own timestamp, and what only batches have is -1.
+message's own timestamp, and fields that only batches have are -1.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .quantities import plural, size_text
+
 Ints = NDArray[np.int64]
 Rows = slice | Ints | NDArray[np.bool_]
 
 
 class EntryHeader(NamedTuple):
-    """The header of one entry; its fields are those of the table, in their order."""
+    """The header of one entry, with the fields of the table in order."""
 
     position: int  # in the file, or in the bytes that were scanned
     size: int  # of the whole entry
@@ -36,13 +38,17 @@ class EntryHeader(NamedTuple):
     producer_epoch: int
     base_sequence: int
     leader_epoch: int
-    control_type: int  # of the first record of a control batch, as far as it could be read
-    coordinator_epoch: int  # the same
+    control_type: int  # of the first record of a control batch, if it could be read
+    coordinator_epoch: int  # likewise
 
     @property
     def stop(self) -> int:
         """The position after the entry."""
         return self.position + self.size
+
+    def __repr__(self) -> str:
+        offsets = f"offsets {self.base_offset} to {self.last_offset}"
+        return f"EntryHeader(v{self.magic} at byte {self.position}, {size_text(self.size)}, {offsets})"
 
 
 # The fields by their numbers in the array.
@@ -73,7 +79,7 @@ UNKNOWN_CONTROL: Final = -1
 
 
 class _Column:
-    """A column under its name: a view, also to write to."""
+    """A column by its name: a writable view."""
 
     def __init__(self, field: int) -> None:
         self.field = field
@@ -113,20 +119,26 @@ class EntryTable:
 
     @classmethod
     def with_room(cls, count: int) -> EntryTable:
-        """A table of `count` entries of which nothing is known yet."""
+        """A table with room for `count` entries, not filled yet."""
         return cls(np.empty((FIELD_COUNT, count), np.int64))
 
     @classmethod
     def joined(cls, tables: Sequence[EntryTable]) -> EntryTable:
-        """The entries of these tables, at least one, one after the other."""
+        """The entries of these tables (at least one) in sequence."""
         return cls(np.concatenate([table.fields for table in tables], axis=1))
 
     def __len__(self) -> int:
         count: int = self.fields.shape[1]
         return count
 
+    def __repr__(self) -> str:
+        if not len(self):
+            return "EntryTable(0 entries)"
+        offsets = f"offsets {self.base_offset[0]} to {self.last_offset[-1]}"
+        return f"EntryTable({plural(len(self), 'entry', 'entries')}, {offsets}, {size_text(int(self.size.sum()))})"
+
     def __getitem__(self, rows: Rows) -> EntryTable:
-        """The entries of these rows: of a slice as a view, else as a copy."""
+        """The entries of these rows: a view for a slice, otherwise a copy."""
         return EntryTable(self.fields[:, rows])
 
     def __iter__(self) -> Iterator[EntryHeader]:
@@ -146,7 +158,7 @@ class EntryTable:
         return self.position + self.size
 
     def only(self, row: int) -> EntryTable:
-        """A table of this one entry, in memory of its own as kernels want it."""
+        """A table of this one entry, contiguous as kernels require it."""
         return EntryTable(np.ascontiguousarray(self.fields[:, [row]]))
 
     def without(self, rows: Sequence[int]) -> EntryTable:
@@ -156,14 +168,12 @@ class EntryTable:
         return EntryTable(self.fields.copy())
 
 
-# What the kernel `survey` says of a whole table.
-(IN_ORDER, LEGACY_COUNT, WRAPPER_COUNT, CONTROL_COUNT, FIRST_BASE, GREATEST_LAST, FIRST_EPOCH, GREATEST_EPOCH, TOTAL_SIZE) = (
-    range(9)
-)
+# The facts that the kernel `survey` computes of a table, by number.
+IN_ORDER, LEGACY_COUNT, WRAPPER_COUNT, CONTROL_COUNT, FIRST_BASE, GREATEST_LAST, FIRST_EPOCH, GREATEST_EPOCH = range(8)
 
 
 class TableFacts(NamedTuple):
-    """What a reader wants to know of a table before it looks at any entry."""
+    """Facts of a whole table, which decide whether a reader has to look at single entries."""
 
     in_order: int  # 1: offsets rise and leader epochs do not go back
     legacy_count: int  # of v0/v1
@@ -173,8 +183,7 @@ class TableFacts(NamedTuple):
     greatest_last: int
     first_epoch: int
     greatest_epoch: int
-    total_size: int
 
 
 FACT_COUNT: Final = len(TableFacts._fields)
-assert FACT_COUNT == TOTAL_SIZE + 1
+assert FACT_COUNT == GREATEST_EPOCH + 1

@@ -1,15 +1,15 @@
-"""The three index files of a segment. None has a header or a checksum: each is a row of entries, and only a hint.
+"""The three index files of a segment. None has a header or a checksum: each is a sequence of entries, and only a hint.
 
     .index      relative_offset int32, position int32                      8 bytes
     .timeindex  timestamp int64, relative_offset int32                    12 bytes
     .txnindex   version int16 (0), producer_id int64, first_offset int64,
                 last_offset int64, last_stable_offset int64               34 bytes
 
-Offsets of the first two count from the segment's base offset. Kafka makes both at their largest size and trims them when the
-segment is closed, so an open segment's index, or one of a broker that crashed, ends in zeros: an entry after the first with
-relative offset 0 ends the data. The first entry always counts, as it does for Kafka's own dump tool: an index that nobody wrote
-to yet reads as one entry of zeros. Behind a truncation old entries may follow the new ones, and nothing tells them apart.
-A .txnindex lists the aborted transactions whose marker lies in its segment.
+Offsets of the first two count from the segment's base offset. Kafka preallocates both at their largest size and trims them when
+the segment is closed, so the index of an open segment, or of a broker that crashed, ends in zeros: an entry after the first with
+relative offset 0 ends the data. The first entry always counts, as it does for Kafka's own dump tool: an index without entries
+reads as one entry of zeros. After a truncation old entries may follow the new ones, and nothing distinguishes them.
+A .txnindex lists the aborted transactions whose marker is in its segment.
 """
 
 from __future__ import annotations

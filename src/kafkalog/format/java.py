@@ -18,22 +18,26 @@ MAX_INT32: Final = (1 << 31) - 1
 MAX_INT64: Final = (1 << 63) - 1
 MIN_INT64: Final = -(1 << 63)
 
+FIRST_CAPACITY: Final = 16
+MIN_TREE_CAPACITY: Final = 64  # below this a long bucket makes the table grow
+
+_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+
+Value = TypeVar("Value")
+
 
 def as_int32(value: int) -> int:
-    """`value` as Java's arithmetic with ints would leave it."""
+    """`value` wrapped as a Java int."""
     return (value + (1 << 31)) % (1 << 32) - (1 << 31)
 
 
 def as_int64(value: int) -> int:
-    """`value` as Java's arithmetic with longs would leave it."""
+    """`value` wrapped as a Java long."""
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
-_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
-
-
 def decode_utf8(data: bytes) -> str:
-    """`data` as text, with U+FFFD for what is not UTF-8.
+    """`data` as Java decodes it, with U+FFFD for what is not UTF-8: header keys, and everything that Kafka's tools print.
 
     Java gives one U+FFFD for an encoded surrogate, where Python's `replace` gives one per byte.
     """
@@ -43,12 +47,6 @@ def decode_utf8(data: bytes) -> str:
         return _SURROGATE.sub(b"\xef\xbf\xbd", data).decode(errors="replace")
 
 
-FIRST_CAPACITY: Final = 16
-MIN_TREE_CAPACITY: Final = 64  # below this a long bucket makes the table grow
-
-Value = TypeVar("Value")
-
-
 def bucket(key: int, capacity: int) -> int:
     """The number of the bucket that holds `key`."""
     folded = (key ^ (key >> 32 & 0xFFFFFFFF)) & 0xFFFFFFFF
@@ -56,7 +54,7 @@ def bucket(key: int, capacity: int) -> int:
 
 
 class HashMap(Generic[Value]):
-    """A map with keys of type Long. Iterates over its values in Java's order; `entries` is a plain dict of the same."""
+    """A map with keys of type Long. Iterates over its values in Java's order; `entries` is a plain dict of the same pairs."""
 
     __slots__ = ("_capacity", "entries")
 
@@ -87,7 +85,7 @@ class HashMap(Generic[Value]):
         return iter([self.entries[key] for key in sorted(self._chained(), key=lambda key: bucket(key, self._capacity))])
 
     def _chained(self) -> Iterable[int]:
-        """The keys, those of each bucket in its order."""
+        """The keys, with those of each bucket in its order."""
         return self.entries
 
     def _grow_if_full(self) -> None:
@@ -102,7 +100,7 @@ class HashMap(Generic[Value]):
 
 
 class NewestFirstMap(HashMap[Value]):
-    """A map that only `compute_if_absent` fills: a new key goes before the others of its bucket, and growing comes late."""
+    """A map filled only by `compute_if_absent`: a new key goes before the others of its bucket, and the table grows later."""
 
     __slots__ = ()
 

@@ -12,8 +12,8 @@
                value
 
 A message with a codec is a wrapper: no key, and a value that decompresses to whole messages with codec none. Their offsets are
-absolute in v0; in v1 they count from the first message of the wrapper, gaps included, so the last of them stands for the
-wrapper's own offset and the others follow from it. A wrapper with log append time gives its timestamp to every v1 message
+absolute in v0; in v1 they count from the first message of the wrapper, gaps included, so the last of them corresponds to the
+wrapper's own offset and the others follow from it. The timestamp of a wrapper with log append time applies to every v1 message
 inside.
 """
 
@@ -41,7 +41,6 @@ MIN_MESSAGE_SIZE: Final = 14  # the check that Kafka makes for every magic; a v1
 OVERHEAD_V0: Final = 14  # message_size of a v0 message with neither key nor value
 OVERHEAD_V1: Final = 22
 
-OFFSET_POSITION: Final = _position(MESSAGE_V1, "offset")
 MESSAGE_SIZE_POSITION: Final = _position(MESSAGE_V1, "message_size")
 CRC_POSITION: Final = _position(MESSAGE_V1, "crc")
 MAGIC_POSITION: Final = _position(MESSAGE_V1, "magic")

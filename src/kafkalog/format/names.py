@@ -3,14 +3,14 @@
     segment files     <offset>.log  .index  .timeindex  .txnindex  .snapshot      20 digits; a snapshot's offset is exclusive
     KRaft snapshots   <offset>-<epoch>.checkpoint                                 20 and 10 digits
     named files       leader-epoch-checkpoint, partition.metadata, meta.properties, ...
-    suffixes          .deleted (waits for its removal), .cleaned (compaction under way), .swap (compaction done, not yet in
-                      place), .tmp (checkpoint under way), .part (KRaft snapshot under way)
+    suffixes          .deleted (waits for its removal), .cleaned (compaction in progress), .swap (compaction done, not yet in
+                      place), .tmp (checkpoint being written), .part (KRaft snapshot being written)
 
     partition folders <topic>-<partition>, split at the last dash
                       <topic>-<partition>.<32 hex digits>-delete | -future | -stray
                       The topic is cut short in a -delete or -stray name that would pass 255 characters.
 
-Names come from disks and buckets that anyone may have written to, so only ASCII digits are digits and no number overflows.
+Anyone may have written to these disks and buckets, so only ASCII digits are digits and no number overflows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .java import MAX_INT32, MAX_INT64
 
 SEGMENT_KINDS: Final = ("log", "index", "timeindex", "txnindex", "snapshot")
 
-# Kind of a named file is its name.
+# The kind of a named file is its name.
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
 QUORUM_STATE: Final = "quorum-state"
@@ -37,21 +37,20 @@ LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
 CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 LOCK: Final = ".lock"
-REMOTE_LOG_INDEX_CACHE: Final = "remote-log-index-cache"  # a folder beside the partitions that is none
+REMOTE_LOG_INDEX_CACHE: Final = "remote-log-index-cache"  # a folder next to the partitions that is not one
 
 OFFSET_CHECKPOINTS: Final = (RECOVERY_POINT_CHECKPOINT, REPLICATION_CHECKPOINT, LOG_START_CHECKPOINT, CLEANER_CHECKPOINT)
 PARTITION_FILES: Final = (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, QUORUM_STATE)
 LOG_DIRECTORY_FILES: Final = (META_PROPERTIES, BOOTSTRAP_CHECKPOINT, *OFFSET_CHECKPOINTS, CLEAN_SHUTDOWN, LOCK)
 
 MAX_OFFSET: Final = MAX_INT64
-MAX_TOPIC_LENGTH: Final = 249
 
 _SEGMENT_FILE = re.compile(r"([0-9]{20})\.(log|index|timeindex|txnindex|snapshot)(?:\.(deleted|cleaned|swap|tmp))?")
-# While it is written, a KRaft snapshot carries a random number before its ending.
+# While it is being written, a KRaft snapshot has a random number before its suffix.
 _KRAFT_SNAPSHOT = re.compile(r"([0-9]{20})-([0-9]{10})(?:(?:-[0-9]+)?\.checkpoint\.(part)|\.checkpoint(?:\.(deleted|tmp))?)")
 _FOLDER = re.compile(r"(.+)-(0|[1-9][0-9]{0,9})(?:\.[0-9a-fA-F]{32}-(delete|future|stray))?", re.DOTALL)
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-# What kafkalog itself leaves beside partitions: jobs of append, journals of what made a folder, work that was interrupted.
+# Files that kafkalog itself leaves next to partitions: jobs of append, journals, and folders of interrupted work.
 _OWN_FILE = re.compile(
     r"\..+\.(append\.json|inprogress)|.+\.(salvage|undelete|reindex|convert|compact|retain|truncate|recover)\.(jsonl?|txt)"
 )
@@ -59,7 +58,7 @@ _OWN_FILE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class FileName:
-    """What the name of a file says; `base_offset` and `epoch` are -1 where it does not say."""
+    """A parsed file name; `base_offset` and `epoch` are -1 if it has none."""
 
     kind: str  # one of SEGMENT_KINDS, "checkpoint" for a KRaft snapshot, or the name of a named file
     base_offset: int = -1
@@ -69,7 +68,7 @@ class FileName:
 
 @dataclass(frozen=True, slots=True)
 class FolderName:
-    """What the name of a partition folder says."""
+    """A parsed name of a partition folder."""
 
     topic: str
     partition: int
@@ -77,7 +76,7 @@ class FolderName:
 
 
 def parse_file_name(name: str) -> FileName | None:
-    """What `name` says, or None if Kafka gives no such name to a file."""
+    """The parts of `name`, or None if Kafka gives no file such a name."""
     if match := _SEGMENT_FILE.fullmatch(name):
         offset, kind, suffix = match.groups()
         return _in_range(FileName(kind, int(offset), suffix=suffix or ""))
@@ -100,7 +99,7 @@ def _in_range(name: FileName) -> FileName | None:
 
 
 def parse_folder_name(name: str) -> FolderName | None:
-    """What `name` says, or None if it is not the name of a partition's folder."""
+    """The parts of `name`, or None if it is not the name of a partition folder."""
     match = _FOLDER.fullmatch(name)
     if match is None:
         return None
@@ -111,22 +110,15 @@ def parse_folder_name(name: str) -> FolderName | None:
 
 
 def is_valid_topic(topic: str) -> bool:
-    """Whether Kafka would take `topic` as a name: 1 to 249 of a-z A-Z 0-9 . _ - and neither . nor .."""
+    """Whether Kafka accepts `topic` as a name: 1 to 249 of a-z A-Z 0-9 . _ - and neither . nor .."""
     return _TOPIC.fullmatch(topic) is not None and topic not in (".", "..")
 
 
 def segment_file_name(base_offset: int, suffix: str = "log") -> str:
-    """The file name of a segment's part, such as "log", "index" or "log.cleaned"."""
+    """The name of a segment's file with a suffix such as "log", "index" or "log.cleaned"."""
     if not 0 <= base_offset <= MAX_OFFSET:
         raise UsageError(f"a file cannot be named after offset {base_offset}: allowed are 0 to {MAX_OFFSET}")
     return f"{base_offset:020d}.{suffix}"
-
-
-def kraft_snapshot_file_name(offset: int, epoch: int) -> str:
-    """The file name of a KRaft snapshot that ends before `offset`, written in `epoch`."""
-    if not (0 <= offset <= MAX_OFFSET and 0 <= epoch <= MAX_INT32):
-        raise UsageError(f"a snapshot cannot be named after offset {offset} and epoch {epoch}")
-    return f"{offset:020d}-{epoch:010d}.checkpoint"
 
 
 def partition_folder_name(topic: str, partition: int) -> str:

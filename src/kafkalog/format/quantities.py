@@ -1,4 +1,4 @@
-"""Numbers as people read them: counts with their nouns, bytes, durations. Used by `repr` of results and by the command line."""
+"""Numbers as people read them: counts with their nouns, sizes, durations. For `repr` and the command line."""
 
 from __future__ import annotations
 
@@ -8,28 +8,21 @@ from itertools import pairwise
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 SPANS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000))
 LAST_SECOND = 253_402_300_799  # of the year 9999
-NAME_LENGTH = 160
-
-
-def name_text(name: str) -> str:
-    """A name or path as `repr` shows it, with the middle of a long one left out."""
-    text = repr(name)
-    return text if len(text) <= NAME_LENGTH else f"{text[: NAME_LENGTH // 2]}...{text[-NAME_LENGTH // 2 :]}"
 
 
 def plural(count: int, noun: str, several: str | None = None) -> str:
-    """A count with its noun, whose plural is `several` or has an s."""
+    """A count with its noun; the plural is `several`, or the noun with an s."""
     return f"{count} {noun if count == 1 else several or noun + 's'}"
 
 
 def moment_text(milliseconds: int, form: str) -> str:
-    """A time in UTC; what no calendar of Python's holds is only called late."""
+    """A time in UTC; "after 9999" for what Python's calendar cannot hold."""
     seconds = milliseconds // 1000
     return datetime.fromtimestamp(seconds, UTC).strftime(form) if seconds <= LAST_SECOND else "after 9999"
 
 
 def size_text(size: float) -> str:
-    """Bytes for people, in three digits or so."""
+    """A number of bytes in its largest unit, with about three digits."""
     unit = 0
     while size >= 1024 and unit < len(UNITS) - 1:
         size, unit = size / 1024, unit + 1
@@ -37,13 +30,13 @@ def size_text(size: float) -> str:
 
 
 def disk_text(on_disk: int, size: int) -> str:
-    """What files take on the disk, with their sizes where these are larger: some of the files have holes."""
+    """The space that files take on disk, with their sizes where these are larger because the files have holes."""
     text = size_text(on_disk)
     return text if size <= on_disk or size_text(size) == text else f"{text} (sparse: {size_text(size)})"
 
 
 def span_text(milliseconds: int) -> str:
-    """A duration in its largest unit, with the next one: 3 d 4 h."""
+    """A duration in its largest unit and the next one: 3 d 4 h."""
     for (unit, span), (smaller, part) in pairwise(SPANS):
         if milliseconds >= span:
             rest = milliseconds % span // part

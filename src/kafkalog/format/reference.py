@@ -1,10 +1,10 @@
 """The reference codec: all three formats in plain Python, written to be read.
 
 This is the specification in code and the oracle that the fast kernels are tested against. It accepts and refuses what Kafka's own
-reader does, and is stricter in two things that no broker ever wrote: offsets of batches or records below 0 or above 2**63 - 1,
+reader does, and is stricter in two cases that no broker ever wrote: offsets of batches or records below 0 or above 2**63 - 1,
 and messages of magic 2 or above inside a compressed set.
 
-Codecs live in another layer, so (de)compression comes in as a function of (codec, data, magic).
+Codecs are in another layer, so (de)compression is passed in as a function of (codec, data, magic).
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A v2 batch, or a v0 or v1 message, as stored; what its format does not have is -1."""
+    """A v2 batch, or a v0 or v1 message, as stored; fields that its format does not have are -1."""
 
     position: int
     data: bytes
     magic: int
     crc: int
     attributes: int
-    base_offset: int | None  # None for a compressed v0 or v1 message: only its content tells
+    base_offset: int | None  # None for a compressed v0 or v1 message: only its content says
     last_offset: int
     max_timestamp: int
     base_timestamp: int = -1
@@ -101,10 +101,10 @@ class Entry:
 
 
 def decode_entries(data: bytes, *, verify_crc: bool = True) -> Iterator[Entry]:
-    """The entries of `data`, one after the other.
+    """The entries of `data` in order.
 
-    Raises TornTail if the data ends inside an entry or in zeros, CorruptBatch for everything else that is no entry; the position
-    in the error is that of the entry at fault.
+    Raises TornTail if the data ends inside an entry or in zeros, CorruptBatch for everything else that is not an entry; the
+    position in the error is that of the faulty entry.
     """
     position = 0
     while position < len(data):
@@ -222,7 +222,7 @@ def _computed_crc(stored: bytes) -> int:
 def _batch_records(entry: Entry, decompress: Transform | None) -> list[Record]:
     count = entry.records_count
     assert count is not None
-    if count == 0:  # whatever follows the header: Kafka's reader does not look at it
+    if count == 0:  # whatever follows the header, which Kafka's reader ignores
         return []
     payload = _decompressed(entry, entry.data[batch.HEADER_SIZE :], decompress)
     if not 0 < count <= len(payload) // batch.MIN_RECORD_SIZE:
@@ -260,7 +260,7 @@ def _decode_record(entry: Entry, payload: bytes, position: int) -> tuple[Record,
 
 def _decode_headers(payload: bytes, position: int, stop: int) -> tuple[Headers, int]:
     count, position = decode_varint(payload, position, stop)
-    if not 0 <= count <= (stop - position) // 2:  # a header has two bytes at least
+    if not 0 <= count <= (stop - position) // 2:  # a header has at least two bytes
         raise CorruptBatch("record-structure", expected=f"at most {(stop - position) // 2} headers", found=count)
     headers = []
     for _ in range(count):
@@ -300,7 +300,7 @@ def _wrapper_records(entry: Entry, decompress: Transform | None) -> list[Record]
 
 
 def _inner_messages(content: bytes) -> Iterator[Entry]:
-    """The messages of a decompressed set. A message cut short ends the set without an error, as for Kafka."""
+    """The messages of a decompressed set. A truncated message ends the set without an error, as in Kafka."""
     position = 0
     while position + batch.LOG_OVERHEAD <= len(content):
         offset, length = struct.unpack_from(">qi", content, position)
@@ -326,8 +326,8 @@ def _inner_messages(content: bytes) -> Iterator[Entry]:
 
 
 def _wrapper_base(entry: Entry, last_inner_offset: int) -> int:
-    """What to add to each inner offset."""
-    # v0 has absolute offsets inside; so has, in effect, a v1 wrapper that its producer gave offset 0.
+    """The number to add to each inner offset."""
+    # Offsets inside v0 are absolute, and so in effect are those inside a v1 wrapper with offset 0, as its producer sends it.
     if entry.magic == 0 or entry.last_offset == 0:
         return 0
     if entry.last_offset < last_inner_offset:
@@ -336,7 +336,7 @@ def _wrapper_base(entry: Entry, last_inner_offset: int) -> int:
 
 
 def _message_parts(stored: bytes, magic: int) -> tuple[bytes | None, bytes | None]:
-    """Key and value of a whole v0 or v1 message; bytes after the value mean nothing."""
+    """Key and value of a whole v0 or v1 message; bytes after the value are ignored."""
     key, position = _sized_bytes(stored, message.KEY_LENGTH_POSITION_V1 if magic else message.KEY_LENGTH_POSITION_V0)
     value, _ = _sized_bytes(stored, position)
     return key, value
@@ -407,10 +407,10 @@ def encode_batch(
     producer_epoch: int = -1,
     base_sequence: int = NO_SEQUENCE,
 ) -> bytes:
-    """A v2 batch of `records`, as Kafka writes it; nothing for no records.
+    """A v2 batch of `records`, as Kafka writes it; empty for no records.
 
-    `base_offset` and `last_offset` are those of the records unless given, as compaction does. Raises UsageError for what Kafka's
-    writer refuses too.
+    `base_offset` and `last_offset` are those of the records unless given (compaction keeps the old ones). Raises UsageError for
+    what Kafka's writer refuses too.
     """
     _check_producer(transactional, control, producer_id, producer_epoch, base_sequence)
     if not records:
@@ -445,7 +445,7 @@ def encode_empty_batch(
     producer_epoch: int = -1,
     base_sequence: int = NO_SEQUENCE,
 ) -> bytes:
-    """The header that compaction leaves of a batch whose records are all gone."""
+    """The header that compaction keeps of a batch whose records are all gone."""
     attributes = _attributes(0, log_append_time, transactional, control, False)
     front = (base_offset, batch.MIN_BATCH_LENGTH, leader_epoch, 2)
     body = (attributes, last_offset - base_offset, -1, max_timestamp, producer_id, producer_epoch, base_sequence, 0)
@@ -463,7 +463,7 @@ def encode_control_batch(
     producer_id: int = -1,
     producer_epoch: int = -1,
 ) -> bytes:
-    """A batch of one control record: a transaction marker if it names a producer, else one of KRaft's."""
+    """A batch of one control record: a transaction marker if it names a producer, otherwise one of KRaft's."""
     return encode_batch(
         [Record(offset, timestamp, key, value)],
         leader_epoch=leader_epoch,
@@ -499,9 +499,9 @@ def encode_message(record: Record, *, magic: int = 1, codec: int = 0, log_append
 def encode_wrapper(
     records: Sequence[Record], *, codec: int, compress: Transform | None, magic: int = 1, log_append_time: int | None = None
 ) -> bytes:
-    """A compressed v0 or v1 message that holds `records`, as Kafka's writers made it; nothing for no records.
+    """A compressed v0 or v1 message that holds `records`, as Kafka's writers made it; empty for no records.
 
-    With log append time its messages carry bit and time too; brokers before 0.11 set them on the wrapper only.
+    With log append time the inner messages have the bit and the time too; brokers before 0.11 set them only on the wrapper.
     """
     if not 0 < codec <= message.MAX_CODEC:
         raise UsageError(f"codec {codec} cannot be in a v{magic} message: allowed are 1 (gzip), 2 (snappy), 3 (lz4)")
@@ -528,7 +528,7 @@ def _with_crc(front: tuple[int, ...], body: tuple[int, ...], payload: bytes) -> 
     try:
         header = bytearray(np.array((*front, 0, *body), batch.HEADER).tobytes())
     except OverflowError as error:
-        raise UsageError(f"a field of the batch is too large for its place: {error}") from None
+        raise UsageError(f"a field of the batch is too large: {error}") from None
     crc = _computed_crc(bytes(header) + payload)
     header[batch.CRC_POSITION : batch.CRC_START] = crc.to_bytes(4, "big")
     return bytes(header) + payload

@@ -1,4 +1,4 @@
-"""The producer state snapshot `<offset>.snapshot`: what a broker knew of every producer before that offset.
+"""The producer state snapshot `<offset>.snapshot`: the state of every producer before that offset.
 
 The number in its name is the first offset that it does not cover.
 
@@ -48,7 +48,7 @@ _HEADER = struct.Struct(">hIi")
 def decode_snapshot(data: bytes | bytearray | memoryview) -> npt.NDArray[Any]:
     """The producers of a snapshot as PRODUCERS, in the order stored.
 
-    Raises UnsupportedFormat with `version`, `crc`, or `file-format` if the count does not fit the bytes.
+    Raises UnsupportedFormat with `version`, `crc`, or `file-format` if the count does not match the size.
     """
     stored = bytes(data)
     if len(stored) < HEADER_SIZE:

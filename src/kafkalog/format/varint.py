@@ -1,12 +1,12 @@
-"""Variable-length integers: seven bits a byte, lowest first, the top bit says that more follow.
+"""Variable-length integers: seven bits per byte, lowest first; the top bit says that more follow.
 
     uvarint   unsigned, 32 bits, at most 5 bytes
     varint    signed, 32 bits: zig-zag (0, -1, 1, -2 become 0, 1, 2, 3), then uvarint
     varlong   signed, 64 bits: zig-zag, at most 10 bytes
 
-Decoders do as Kafka's: more bytes than needed are accepted, bits above the width are dropped, a top bit on the last byte allowed
-is an error. Each returns the value and the position after it, and raises CorruptBatch: `varint` for one that is too long,
-`record-structure` for one that the data ends inside.
+Decoders behave as Kafka's: more bytes than needed are accepted, bits above the width are dropped, a top bit on the last byte
+allowed is an error. Each returns the value and the position after it, and raises CorruptBatch: `varint` if it is too long,
+`record-structure` if the data ends inside it.
 """
 
 from __future__ import annotations

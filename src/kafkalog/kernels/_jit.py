@@ -1,7 +1,7 @@
 """The fence around Numba: the only module that imports it.
 
 `@kernel` compiles a function without the GIL and caches the machine code in a folder of our own. Four silent failures of
-Numba shape this file: an import that dies where nothing is writable, a cache that misses edits in other files, a bounds-check
+Numba shape this file: an import that fails where nothing is writable, a cache that misses edits in other files, a bounds-check
 switch that a warm cache ignores, and `uint8` arithmetic that wraps when the JIT is off (kernels widen each byte on load).
 """
 
@@ -39,7 +39,7 @@ def _sources_digest() -> str:
 
 
 def _private_folder(path: Path) -> Path | None:
-    """`path` if it is ours alone (cache entries are pickles, so nobody else may write there), else None."""
+    """`path` if it is ours alone (cache entries are pickles, so nobody else may write there), otherwise None."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = path.lstat()
@@ -65,11 +65,11 @@ JIT_OFF = bool(_settings.DISABLE_JIT)
 
 @functools.cache
 def announce_compilation() -> None:
-    """One line on a terminal's stderr before the first, slow compilation of a fresh install."""
+    """One line on stderr before the first, slow compilation of a fresh install."""
     if JIT_OFF or (CACHE_FOLDER is not None and any(CACHE_FOLDER.glob("**/*.nbi"))):
         return
     if sys.stderr is not None:
-        sys.stderr.write("kafkalog: compiling its kernels, once for this installation (some seconds)\n")
+        sys.stderr.write("kafkalog: compiling its kernels, once for this installation (a few seconds)\n")
 
 
 def kernel(function: Function) -> Function:
@@ -78,12 +78,12 @@ def kernel(function: Function) -> Function:
 
 
 def inline(function: Function) -> Function:
-    """A helper that only kernels call, folded into each of them."""
+    """A helper that only kernels call, inlined into each of them."""
     return _compiled(function, {"forceinline": True})
 
 
 def wrapping(function: Function) -> Function:
-    """A kernel whose unsigned sums run over on purpose: compiled they wrap, with the JIT off NumPy would warn."""
+    """A kernel whose unsigned sums overflow on purpose: compiled they wrap; with the JIT off NumPy would warn."""
     return np.errstate(over="ignore")(function) if JIT_OFF else function
 
 
@@ -91,7 +91,7 @@ def _compiled(function: Function, extra: dict[str, Any]) -> Function:
     options: dict[str, Any] = {"nogil": True, "cache": CACHE_FOLDER is not None, "error_model": "numpy", **extra}
     if BOUNDS_CHECK:
         options["boundscheck"] = True
-    others = _settings.CACHE_DIR  # Numba reads it while it decorates; kernels of other packages keep their own place
+    others = _settings.CACHE_DIR  # Numba reads it while it decorates; kernels of other packages keep their own folder
     try:
         _settings.CACHE_DIR = str(CACHE_FOLDER or others)
         return numba.njit(**options)(function)  # type: ignore[no-any-return]
@@ -100,7 +100,7 @@ def _compiled(function: Function, extra: dict[str, Any]) -> Function:
 
 
 def external_pread() -> Any:
-    """libc's `pread(fd, address, size, position)` as kernels call it, or a Python stand-in when the JIT is off."""
+    """libc's `pread(fd, address, size, position)` as kernels call it; None when the JIT is off."""
     if JIT_OFF:
         return None
     return types.ExternalFunction("pread", types.int64(types.int32, types.uintp, types.uintp, types.int64))
@@ -133,8 +133,8 @@ def _copy_by_index(source: Any, start: Any, target: Any, target_start: Any, size
 
 _copy_by_address = inline(_copy_by_address)
 
-# Copies source[start : start + size] to target[target_start:]; the caller has checked both ranges. Addresses escape Numba's
-# bounds check, so a bounds-checked run copies by index instead, at a third of the speed.
+# Copies source[start : start + size] to target[target_start:]; the caller has checked both ranges. Numba cannot check addresses,
+# so a bounds-checked run copies by index instead, at a third of the speed.
 copy_bytes = inline(_copy_by_index) if JIT_OFF or BOUNDS_CHECK else _copy_by_address
 
 STEP_BYTES = 32
@@ -155,13 +155,13 @@ def _copy_ahead_by_address(source: Any, start: Any, target: Any, target_start: A
         origin += step
 
 
-# As `copy_bytes`, for a target that is filled from front to back: what follows the copy may be overwritten, up to STEP_BYTES.
+# As `copy_bytes`, for a target that is filled from front to back: up to STEP_BYTES after the copy may be overwritten.
 # Moves of a fixed size are instructions, not calls.
 copy_ahead = inline(_copy_by_index if JIT_OFF or BOUNDS_CHECK else _copy_ahead_by_address)
 
 
 def _generate_call(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    """A call of the C function at the first argument, with the others."""
+    """Call the C function whose address is the first argument, with the others."""
     kinds = [context.get_value_type(kind) for kind in signature.args[1:]]
     function = ir.FunctionType(context.get_value_type(signature.return_type), kinds)
     return builder.call(builder.inttoptr(arguments[0], function.as_pointer()), arguments[1:])
@@ -179,7 +179,7 @@ def _type_zstd(typing: Any, function: Any, context: Any, target: Any, room: Any,
     return types.int64(types.uintp, types.uintp, types.uintp, types.uintp, types.uintp, types.uintp), _generate_call
 
 
-# C functions that kernels call by an address found at run time (`native`), which comes first; other arguments as in C.
+# C functions that kernels call by an address found at run time (`native`), which is the first argument; the others as in C.
 call_crc32c: Any = intrinsic(_type_crc)  # crc32_iscsi(data, size, state)
 call_lz4: Any = intrinsic(_type_lz4)  # LZ4_decompress_safe, LZ4_compress_default(source, target, size, room)
 call_zstd: Any = intrinsic(_type_zstd)  # ZSTD_decompressDCtx(context, target, room, source, size)

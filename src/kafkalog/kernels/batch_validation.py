@@ -1,4 +1,4 @@
-"""What a leader has to know of the records of a batch before it stores them as they are: sound, in order, how old."""
+"""Validation of the records of an appended batch that a leader stores as they are: well-formed, in order, how old."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ MAX_INT64 = np.int64(java.MAX_INT64)
 
 
 @kernel
-def glance(data: Bytes, start: Int, stop: Int, count: Int, base_timestamp: Int, facts: Ints) -> Int:
-    """1 if data[start:stop] is `count` sound records, of which `facts` then tell; 0 if something in them is odd."""
+def validate_records(data: Bytes, start: Int, stop: Int, count: Int, base_timestamp: Int, facts: Ints) -> Int:
+    """1 and their `facts` if data[start:stop] is `count` well-formed records; 0 if something in them is odd."""
     facts[OLDEST] = MAX_INT64
     facts[NEWEST] = NO_TIMESTAMP
     facts[NULL_KEYS] = 0
@@ -39,7 +39,7 @@ def glance(data: Bytes, start: Int, stop: Int, count: Int, base_timestamp: Int, 
         if offset_delta != number:
             facts[IN_ORDER] = 0
         timestamp = base_timestamp + timestamp_delta
-        if (timestamp_delta >= 0) != (timestamp >= base_timestamp):  # it ran over
+        if (timestamp_delta >= 0) != (timestamp >= base_timestamp):  # it overflowed
             return 0
         if timestamp != NO_TIMESTAMP:
             facts[OLDEST] = min(facts[OLDEST], timestamp)

@@ -1,6 +1,6 @@
-"""Big-endian integers and varints out of a byte array: the smallest kernels.
+"""Big-endian integers and varints from a byte array: the smallest kernels.
 
-Every byte is widened on load and all arithmetic is 64-bit, so that results are the same with the JIT switched off.
+Every byte is widened on load and all arithmetic is 64-bit, so that results are the same with the JIT off.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ._jit import inline
 
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int64]
-Int = Any  # np.int64 when compiled; a Python integer may take its place when not
+Int = Any  # np.int64 when compiled, otherwise perhaps a Python integer
 
 
 @inline

@@ -1,9 +1,9 @@
 """Compaction of many v2 batches with one call: which records stay, and the bytes of the batches that lose some.
 
 `map_batches` puts the keys of batches into the map of offsets (`offset_map`); `filter_batches` copies batches that lose nothing
-as they are, and writes the others anew. Both take the entries of a window in turn and stop at one that they leave to the caller:
-an odd one (the caller's plain path knows every rule and raises what has to be raised), or one whose payload needs a codec that
-kernels cannot call.
+and rewrites the others. Both process the entries of a window in order and stop at one that they leave to the caller: an odd one
+(the caller's plain path knows every rule and raises the right error), or one whose payload needs a codec that kernels cannot
+call.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ from .decompress import decompress
 from .layout import ENTRY, OK, START, STOP
 from .offset_map import LATEST_OFFSET, SIZE, Words, find, hash_of, store
 
-# More reasons to stop before the last entry. DECOMPRESS: a payload is for `codecs`. FULL: the map has no room, or the
-# output has more than it should.
+# More reasons to stop before the last entry. DECOMPRESS: `codecs` must decompress a payload. FULL: the map is full, or the output
+# has reached its limit.
 DECOMPRESS, FULL = 4, 5
 
-# Decisions, as bits: what becomes of the entry if it is left without records, and how its records are looked at.
+# Decisions, as bits: what happens to the entry if no records remain, and how its records are examined.
 RETAIN_EMPTY, DELETE_EMPTY, DISCARD_RECORDS, ENDS_NOTHING, BY_PLAIN_PATH = 1, 2, 4, 8, 16
 DELETE = 0
-# The same for the map.
+# Likewise for the map.
 MAP_RECORDS, COUNT_RECORDS, COUNT_ONE = 1, 2, 3
 
 # Rows of the rules.
@@ -70,7 +70,7 @@ NO_LIMIT = np.int64(MAX_INT32)
 
 
 class Buffers(NamedTuple):
-    """What the kernels work in. `arena` holds one decompressed payload, `payload` is the same memory to read from, `raw` the
+    """Memory that the kernels work in. `arena` holds one decompressed payload, `payload` is the same memory read-only, `raw` the
     records of one batch before they are compressed; `place` is a payload table of one column."""
 
     arena: Bytes
@@ -143,7 +143,7 @@ def _locate(
 
 @inline
 def _hash_keys(data: Bytes, first: Int, stop: Int, records: Ints, hashes: Words, secret: Words) -> None:
-    """Hash the keys of these rows; searches come later, so that they wait for memory side by side."""
+    """Hash the keys of these rows. The searches follow together, so that their waits for memory overlap."""
     for row in range(first, stop):
         if records[KEY_SIZE, row] >= 0:
             hashes[0, row], hashes[1, row] = hash_of(data, records[KEY_START, row], records[KEY_SIZE, row], secret)
@@ -167,7 +167,7 @@ def _store_keys(count: Int, rules: Ints, records: Ints, hashes: Words, table: Wo
 def _store_waiting(
     rows: Int, rules: Ints, records: Ints, hashes: Words, table: Words, counts: Ints, totals: Ints, last_offset: Int
 ) -> Int:
-    """Put the rows that wait, the last of a batch that ends with `last_offset`, into the map, which has room; none wait now."""
+    """Put the pending rows, the last of a batch that ends with `last_offset`, into the map, which has room for them."""
     if rows:
         _store_keys(rows, rules, records, hashes, table, counts, totals)
         counts[LATEST_OFFSET] = last_offset
@@ -194,11 +194,11 @@ def map_batches(
     """(status, entry where it stopped) for the entries from `first` on; `position` is the file position of data[0].
 
     `ready` bytes of the first entry's payload are in the arena, unless it is NOT_READY. Records of several batches are put into
-    the map together, as long as it cannot fill up with them.
+    the map together, as long as they cannot fill it.
     """
     arena, payload, records, hashes, _, _, place = buffers
     start_offset, max_size = rules[START_OFFSET], rules[MAX_SIZE]
-    rows = np.int64(0)  # that wait
+    rows = np.int64(0)  # pending
     for entry in range(first, decisions.shape[0]):
         decision, count, last_offset = decisions[entry], fields[RECORD_COUNT, entry], fields[LAST_OFFSET, entry]
         may_wait = decision == MAP_RECORDS and last_offset >= start_offset and counts[SIZE] + rows + count <= max_size
@@ -283,7 +283,7 @@ def _choose(
     secret: Words,
     totals: Ints,
 ) -> Int:
-    """How many records stay of a batch that was parsed; INVALID_HERE is set to those without a key."""
+    """How many records of a parsed batch stay; INVALID_HERE is set to the number without a key."""
     count = fields[RECORD_COUNT, entry]
     totals[INVALID_HERE] = 0
     if decision & DISCARD_RECORDS:
@@ -299,7 +299,7 @@ def _choose(
 
 @inline
 def _horizon(fields: Ints, entry: Int, decision: Int, new_horizon: Int, records: Ints) -> tuple[Any, Int]:
-    """(whether the batch gets a delete horizon now, the one that it then has or -1)."""
+    """(whether the batch gets a delete horizon now, its delete horizon then or -1)."""
     if fields[ATTRIBUTES, entry] & batch.DELETE_HORIZON:
         return False, fields[BASE_TIMESTAMP, entry]
     if decision & ENDS_NOTHING or _has_kept_delete(fields[RECORD_COUNT, entry], records):
@@ -327,7 +327,7 @@ def filter_batches(
 ) -> tuple[Int, Int, Int]:
     """(status, entry where it stopped, delete horizon of that entry if it is to be compressed) for the entries from `first` on.
 
-    As `map_batches`. With FULL or COMPRESS that entry counts as read; else it has left no trace.
+    As `map_batches`. With FULL or COMPRESS that entry counts as read; otherwise it has had no effect.
     """
     arena, payload, records, hashes, raw, output, place = buffers
     latest, now, new_horizon, room = counts[LATEST_OFFSET], rules[NOW], rules[NEW_HORIZON], rules[ROOM]

@@ -1,7 +1,7 @@
-"""Write what compaction leaves of a batch: all of it, a new batch of the records that stay, or its header alone.
+"""Write what remains of a batch after compaction: all of it, a new batch of the records that stay, or its header alone.
 
-A batch keeps its place in the log and what it says of its producer, whichever records are gone. The records have been parsed into
-a table; `KEEP` says which of them stay.
+A batch keeps its place in the log and its producer fields, whichever records are gone. The records have been parsed into a table;
+`KEEP` says which of them stay.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from .encode_messages import size_of_varint, store_int, store_varint
 from .layout import CRC32C_FUNCTION
 from .lz4 import compress_frame, frame_room
 
-# How it went. LEFT: the batch is for the plain path. COMPRESS: its records are for `codecs`. NO_ROOM: in the buffers.
+# Statuses. LEFT: the plain path must rewrite the batch. COMPRESS: `codecs` must compress its records. NO_ROOM: in the buffers.
 ALL, LEFT, COMPRESS, NO_ROOM = range(4)
 
-# Rows of the record table: where a record begins, its part behind the deltas, and its end; what was read of it.
+# Rows of the record table: where a record begins, its part after the deltas, and its end; what was read of it.
 AT, TAIL, AFTER, OFFSET, TIMESTAMP, KEY_START, KEY_SIZE, VALUE_SIZE, HEADERS_AT, HEADERS_COUNT, KEEP = range(11)
 RECORD_FIELDS = 11
 
-# Rows of the totals. WRITTEN: bytes in the output. Those from RAW on are of the batch at hand: bytes of its records before
+# Rows of the totals. WRITTEN: bytes in the output. Those from RAW on are of the current batch: bytes of its records before
 # compression, records that stay, their first and last times, records without a key.
 (
     MESSAGES_READ,
@@ -59,16 +59,16 @@ RECORD_FIELDS = 11
 TOTAL_FIELDS = 11
 
 NO_TIMESTAMP = np.int64(batch.NO_TIMESTAMP)
-# What a record may grow by: a timestamp delta of ten bytes instead of one, and the length for it.
+# The most by which a record may grow: a timestamp delta of ten bytes instead of one, and a longer length.
 MOST_GROWTH = 10
 KEPT_ATTRIBUTES = batch.LOG_APPEND_TIME | batch.TRANSACTIONAL | batch.CONTROL
 
 
 @kernel
 def _measure(count: Int, records: Ints, totals: Ints) -> Any:
-    """Whether the kept records can be written: offsets rise, timestamps are legal.
+    """Whether the kept records can be written: offsets rise, timestamps are valid.
 
-    FIRST_TIME and LAST_TIME are set, and RAW to the most bytes that they can take.
+    Sets FIRST_TIME and LAST_TIME, and RAW to the most bytes that they can take.
     """
     before = np.int64(-1)
     size = np.int64(0)
@@ -91,7 +91,7 @@ def _measure(count: Int, records: Ints, totals: Ints) -> Any:
 
 @inline
 def _is_shortest(data: Bytes, records: Ints, row: Int) -> Any:
-    """Whether all behind the deltas is as a writer would write it: lengths in as few bytes as possible, header keys in ASCII."""
+    """Whether all after the deltas is as a writer would write it: lengths in as few bytes as possible, header keys in ASCII."""
     key_size, value_size, headers = records[KEY_SIZE, row], records[VALUE_SIZE, row], records[HEADERS_COUNT, row]
     if key_size < -1 or value_size < -1:
         return False
@@ -160,7 +160,7 @@ def _write_header(
     start: Int,
     stop: Int,
 ) -> None:
-    """The header of the batch target[start:stop]: what belongs to its place in the log and to its producer stays."""
+    """Write the header of the batch target[start:stop]; its place in the log and its producer fields stay."""
     base_offset = fields[BASE_OFFSET, entry]
     store_int(target, start, base_offset, 8)
     store_int(target, start + batch.BATCH_LENGTH_POSITION, stop - start - batch.LOG_OVERHEAD, 4)
@@ -180,7 +180,7 @@ def _write_header(
 
 @inline
 def _is_sound(fields: Ints, entry: Int) -> Any:
-    """Whether a writer takes what the header says of the producer."""
+    """Whether a writer accepts the producer fields of the header."""
     attributes, producer_id = fields[ATTRIBUTES, entry], fields[PRODUCER_ID, entry]
     if producer_id == -1:
         return attributes & batch.TRANSACTIONAL == 0
@@ -210,7 +210,7 @@ def _last_kept_offset(count: Int, records: Ints) -> Int:
 def finish_batch(
     fields: Ints, entry: Int, horizon: Int, crc: Int, payload_size: Int, records: Ints, output: Bytes, totals: Ints
 ) -> None:
-    """Put the header before `payload_size` bytes of a rewritten batch's records in the output, and count it."""
+    """Write the header before the `payload_size` bytes of a rewritten batch's records in the output, and count it."""
     attributes = fields[ATTRIBUTES, entry]
     start = totals[WRITTEN]
     stop = start + batch.HEADER_SIZE + payload_size
@@ -279,7 +279,7 @@ def copy_batch(data: Bytes, fields: Ints, entry: Int, position: Int, kept: Int, 
 
 @kernel
 def empty_batch(fields: Ints, entry: Int, output: Bytes, tools: Ints, totals: Ints) -> Int:
-    """Write the header alone; a status."""
+    """Write only the header; a status."""
     start = totals[WRITTEN]
     stop = start + batch.HEADER_SIZE
     if stop > output.shape[0]:

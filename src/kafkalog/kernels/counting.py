@@ -1,7 +1,7 @@
-"""Count what repeats: hashes of bytes, tables of the heaviest things and of the last record of each key, bytes shared out.
+"""Count repeated values: hashes of bytes, tables of the heaviest items and of the last record of each key, shares of bytes.
 
-The tables are open-addressed and belong to the caller. A kernel that finds one full says at which row, and is called again for
-the rest once there is room. All arithmetic stays within 63 bits, so that it gives the same numbers when the JIT is off.
+The tables are open-addressed and belong to the caller. A kernel that finds one full returns the row, and is called again for the
+rest once there is room. All arithmetic stays within 63 bits, so that it gives the same numbers when the JIT is off.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from ._jit import copy_bytes, inline, kernel
 from .bytes import Bytes, Int, Ints
 from .layout import LEAST_HEADER, Offsets32
 
-FREE = 0  # the id of a slot that nothing is in, and of a row that does not count
+FREE = 0  # the id of an empty slot, and of a row that does not count
 LOW_32, LOW_31 = 0xFFFFFFFF, 0x7FFFFFFF
-# Odd, and below 2**31: a product with 32 bits fits 63.
+# Odd, and below 2**31: a product with 32 bits fits into 63.
 FIRST_FACTOR, SECOND_FACTOR = 0x45D9F3B, 0x165667B1
 FINISH_FACTORS = 0x21F0AAAD, 0x735A2D97  # with shifts of 16, 15, 15 every bit of 32 depends on every other
 SLOT_SHIFT = 24  # the bits below choose the keys of a sample, so they cannot choose the slot
 
 
-# Columns of the tables: a slot is a row, so that to look at one costs one line of the cache. Every table has the ids first.
+# Columns of the tables: a slot is a row, so that reading one costs one cache line. The ids come first in every table.
 ID = 0
-BYTES, RECORDS, OWNER, LABEL_SIZE = range(1, 5)  # of a table of things; `labels` has room for the first bytes of each beside it
+BYTES, RECORDS, OWNER, LABEL_SIZE = range(1, 5)  # of a table of items; `labels` holds the first bytes of each
 ITEM_FIELDS = 5
 LAST_SHARE = 1  # of a table of keys
 KEY_FIELDS = 2
@@ -67,7 +67,7 @@ def _finish(state: Int) -> Int:
 
 @inline
 def _hash(content: Bytes, start: Int, size: Int, first: Int, second: Int) -> Int:
-    """63 bits of two lanes, which begin with these states; never FREE."""
+    """63 bits from two lanes, which start with these states; never FREE."""
     second ^= size
     at, stop = start, start + size
     while stop - at >= 4:
@@ -91,9 +91,9 @@ def hash_texts(content: Bytes, starts: Ints, sizes: Ints, wanted: Bytes, seed: I
 
 @kernel
 def measure_prefixes(content: Bytes, starts: Ints, sizes: Ints, ends: Bytes, longest: Int, otherwise: Int, found: Ints) -> None:
-    """How many bytes of each text come up to the first one that `ends` marks, that one too, if it is among the `longest` first.
+    """The length of each text's prefix up to and including the first byte that `ends` marks, among the first `longest` bytes.
 
-    A text without one has a prefix of `otherwise` bytes, or of all that it has.
+    A text without one has a prefix of `otherwise` bytes, or of all its bytes.
     """
     for row in range(found.shape[0]):
         start = starts[row]
@@ -125,7 +125,7 @@ def share_out(counts: Ints, stored: Ints, weights: Ints, shares: Ints) -> None:
 
 @kernel
 def share_headers(offsets: Offsets32, name_sizes: Ints, value_sizes: Ints, weights: Ints, shares: Ints, found: Ints) -> None:
-    """What each header has of its record's share. `offsets` has a place per row and one more, and begins with 0."""
+    """Each header's part of its record's share. `offsets` has an element per row and one more, and begins with 0."""
     for row in range(weights.shape[0]):
         for header in range(offsets[row] - offsets[0], offsets[row + 1] - offsets[0]):
             found[header] = shares[row] * (name_sizes[header] + value_sizes[header] + LEAST_HEADER) // weights[row]
@@ -133,7 +133,7 @@ def share_headers(offsets: Offsets32, name_sizes: Ints, value_sizes: Ints, weigh
 
 @kernel
 def mark_first_names(offsets: Offsets32, ids: Ints, most: Int, marks: Ints) -> None:
-    """1 for each header whose name no earlier one of its record has, else 0; -1 for all of a record with more than `most`."""
+    """1 for each header whose name is new in its record, otherwise 0; -1 for all headers of a record with more than `most`."""
     for row in range(offsets.shape[0] - 1):
         start, stop = offsets[row] - offsets[0], offsets[row + 1] - offsets[0]
         for header in range(start, stop):
@@ -159,7 +159,7 @@ def sum_runs(values: Ints, weights: Ints, counts: Ints, runs: Ints) -> Int:
 
 @inline
 def _find_slot(table: Ints, wanted: Int) -> Int:
-    """The slot that has the id, or the free one where it belongs; there is always a free one."""
+    """The slot with the id, or the free one where it belongs; there is always a free one."""
     mask = table.shape[0] - 1
     slot = (wanted >> SLOT_SHIFT) & mask
     while table[np.uint64(slot), ID] != FREE and table[np.uint64(slot), ID] != wanted:
@@ -202,7 +202,7 @@ def add_items(
 
 @kernel
 def move_items(table: Ints, labels: Bytes, new_table: Ints, new_labels: Bytes, less: Int) -> Int:
-    """The number of things put into an empty table, each `less` bytes lighter; without those that have none left."""
+    """The number of items put into an empty table, each `less` bytes lighter; those with no bytes left are dropped."""
     width = labels.shape[0] // table.shape[0]
     used = 0
     for old in range(table.shape[0]):
@@ -228,7 +228,7 @@ def add_keys(
 ) -> tuple[Int, Int]:
     """(row that found no room, or the number of rows; slots in use): the table has the share of the last record of each key.
 
-    That of a tombstone is ~share, which is negative. Only keys of the sample count, those whose bits under `mask` are the salt's.
+    That of a tombstone is ~share, which is negative. Only keys in the sample count: those with the salt's bits under `mask`.
     """
     for row in range(first, ids.shape[0]):
         if ids[row] == FREE or not _is_sampled(ids[row], salt, mask):

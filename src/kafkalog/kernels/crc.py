@@ -1,6 +1,6 @@
 """CRC-32 (messages v0 and v1) and CRC-32C (batches v2) as kernels that other kernels call.
 
-Both are reflected 32-bit CRCs that start from and end with an inversion. Sixteen tables of 256 entries take sixteen bytes a step:
+Both are reflected 32-bit CRCs that begin and end with an inversion. Sixteen tables of 256 entries process sixteen bytes per step:
 entry `[k * 256 + b]` is what byte `b` adds to the state when `k` more bytes follow it in the step.
 """
 
@@ -59,7 +59,7 @@ def load_word(data: Bytes, position: np.uint64) -> np.uint64:
 
 @inline
 def _spread_word(tables: Tables, word: np.uint64, first_table: np.uint64) -> np.uint64:
-    """What four bytes add to the state; their last byte belongs to `first_table`, the ones before it to the next three."""
+    """What four bytes add to the state; the last one uses `first_table`, the ones before it the next three."""
     low = np.uint64(0xFF)
     return (
         np.uint64(tables[(first_table + np.uint64(3)) * np.uint64(256) + (word & low)])
@@ -103,19 +103,19 @@ def advance(tables: Tables, state: np.uint64, data: Bytes, start: int, stop: int
 
 @kernel
 def crc32(data: Bytes, start: int, stop: int) -> np.int64:
-    """CRC-32 of `data[start:stop]`, as `zlib.crc32` gives it; 0 <= start, stop <= len(data) is the caller's duty."""
+    """CRC-32 of `data[start:stop]`, as `zlib.crc32` gives it; the caller ensures 0 <= start, stop <= len(data)."""
     return np.int64(advance(CRC32_TABLES, ALL_ONES, data, start, stop) ^ ALL_ONES)
 
 
 @kernel
 def crc32c(data: Bytes, start: int, stop: int) -> np.int64:
-    """CRC-32C of `data[start:stop]`; 0 <= start, stop <= len(data) is the caller's duty."""
+    """CRC-32C of `data[start:stop]`; the caller ensures 0 <= start, stop <= len(data)."""
     return np.int64(advance(CRC32C_TABLES, ALL_ONES, data, start, stop) ^ ALL_ONES)
 
 
 @inline
-def batch_fits(function: int, data: Bytes, fields: Ints, entry: int, position: int) -> Any:
-    """Whether the stored CRC-32C of an entry, a v2 batch, fits its bytes; `position` is the file position of data[0].
+def batch_matches(function: int, data: Bytes, fields: Ints, entry: int, position: int) -> Any:
+    """Whether the stored CRC-32C of an entry, a v2 batch, matches its bytes; `position` is the file position of data[0].
 
     `function` is the address of ISA-L's `crc32_iscsi` (`native`).
     """
@@ -128,14 +128,14 @@ def batch_fits(function: int, data: Bytes, fields: Ints, entry: int, position: i
 
 @kernel
 def check_batches(function: int, data: Bytes, fields: Ints, entries: Ints, position: int, valid: Flags) -> None:
-    """Whether the stored CRC-32C of each of these v2 batches fits; see `batch_fits`."""
+    """Whether the stored CRC-32C of each of these v2 batches matches; see `batch_matches`."""
     for index in range(entries.shape[0]):
-        valid[index] = batch_fits(function, data, fields, entries[index], position)
+        valid[index] = batch_matches(function, data, fields, entries[index], position)
 
 
 @kernel
 def check_messages(window: Bytes, starts: Ints, stops: Ints, crcs: Ints, valid: Flags) -> None:
-    """Whether each v0/v1 message's stored CRC-32 fits window[start:stop]."""
+    """Whether the stored CRC-32 of each v0/v1 message matches window[start:stop]."""
     for index in range(starts.shape[0]):
         valid[index] = crc32(window, starts[index], stops[index]) == crcs[index]
 
@@ -159,7 +159,7 @@ def _build_digit_tables(tables: Tables) -> Tables:
 
 @functools.cache
 def digit_tables() -> Tables:
-    """The tables that `expected_crc32` takes; 2 MiB, made at first use in some milliseconds."""
+    """The tables that `expected_crc32` takes: 2 MiB, built at first use in a few milliseconds."""
     return _build_digit_tables(CRC32_TABLES)
 
 
@@ -177,11 +177,11 @@ def _append_zeros(digits: Tables, state: np.uint64, digit: int, count: np.uint64
 
 @kernel
 def expected_crc32(digits: Tables, data: Bytes, starts: Ints, stops: Ints, crcs: Ints) -> np.int64:
-    """The CRC-32 of data[starts[0]:stops[-1]] if the stored checksum of every message is right; -1 if one is too long to tell.
+    """The CRC-32 of data[starts[0]:stops[-1]] if the stored checksum of every message is right; -1 if one is too long.
 
-    Messages follow one another without a gap; each checksum covers all but the first 16 bytes of its message. CRCs are linear:
-    from the checksum of a piece follows the one of everything up to its end, without a look at its bytes. So one checksum over
-    many messages, for which libraries have the machine's own instructions, proves them all.
+    The messages are adjacent; each checksum covers all but the first 16 bytes of its message. CRCs are linear: the checksum of a
+    piece gives that of everything up to its end, without reading its bytes. So one checksum over many messages, which libraries
+    compute with the machine's own instructions, proves them all.
     """
     state = ALL_ONES
     for index in range(starts.shape[0]):

@@ -1,7 +1,7 @@
 """Decode the records of many entries into columns with one call: checksum, decompression, records, each entry in turn.
 
-So an entry passes through the nearest cache once. A kernel never raises: it returns a status and the entry at fault, with the
-rows of all entries before it in place, so that the caller can drop that entry, or help it along, and call again for the rest.
+So an entry passes through the nearest cache once. A kernel never raises: it returns a status and the faulty entry, with the rows
+of all entries before it in place, so that the caller can drop that entry, or decompress it, and call again for the rest.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from kafkalog.format.entry_table import ATTRIBUTES, BASE_OFFSET, LAST_OFFSET, MA
 
 from ._jit import inline, kernel
 from .bytes import Bytes, Int, Ints
-from .crc import batch_fits
+from .crc import batch_matches
 from .decode_batches import decode_batch
 from .decode_messages import MIN_INNER_ENTRY, decode_messages, decode_set
 from .decompress import decompress
@@ -41,11 +41,11 @@ from .layout import (
 
 @kernel
 def lay_out(fields: Ints, entries: Ints, position: Int, payloads: Ints) -> None:
-    """Fill the payload table of these entries, whose file position `position` is index 0, as they lie in the window."""
+    """Fill the payload table of these entries as they are in the window, which begins at file position `position`."""
     for number in range(entries.shape[0]):
         entry = entries[number]
         start = fields[POSITION, entry] - position
-        # Of a batch without records Kafka reads the header only, whatever codec it names.
+        # Kafka reads only the header of a batch without records, whatever codec it names.
         compressed = fields[ATTRIBUTES, entry] & batch.CODEC_MASK != 0 and fields[RECORD_COUNT, entry] != 0
         payloads[ENTRY, number] = entry
         payloads[STATE, number] = COMPRESSED if compressed else PLAIN
@@ -57,7 +57,7 @@ def lay_out(fields: Ints, entries: Ints, position: Int, payloads: Ints) -> None:
 
 @kernel
 def expect(fields: Ints, payloads: Ints, first: Int) -> tuple[Int, Int, Int]:
-    """(bytes in the window, greatest of them, records as far as headers say) of payloads[first:] together."""
+    """(bytes in the window, greatest of them, records according to the headers) of payloads[first:] together."""
     total, greatest, records = np.int64(0), np.int64(0), np.int64(0)
     for number in range(first, payloads.shape[1]):
         entry = payloads[ENTRY, number]
@@ -73,9 +73,9 @@ def expect(fields: Ints, payloads: Ints, first: Int) -> tuple[Int, Int, Int]:
 
 @inline
 def _make_ready(window: Bytes, arena: Bytes, fields: Ints, payloads: Ints, number: Int, position: Int, tools: Ints) -> Int:
-    """Check and decompress the payload as far as it has not been; the status."""
+    """Check and decompress the payload unless that is done already; the status."""
     if tools[CRC32C_FUNCTION] and payloads[STATE, number] <= COMPRESSED:
-        if not batch_fits(tools[CRC32C_FUNCTION], window, fields, payloads[ENTRY, number], position):
+        if not batch_matches(tools[CRC32C_FUNCTION], window, fields, payloads[ENTRY, number], position):
             return BAD_CRC
         payloads[STATE, number] |= CHECKED
     if payloads[STATE, number] & COMPRESSED:
@@ -98,7 +98,7 @@ def _decode_payload(
     columns: Columns,
     headers: HeaderColumns,
 ) -> tuple[Int, Int]:
-    """(status, row after the last one kept) of a batch or a compressed set, which lies in `data`."""
+    """(status, row after the last one kept) of a batch or a compressed set in `data`."""
     entry, start, stop = payloads[ENTRY, number], payloads[START, number], payloads[STOP, number]
     if fields[BASE_OFFSET, entry] < 0 or fields[LAST_OFFSET, entry] < 0:
         return BAD_OFFSET, row
@@ -127,9 +127,9 @@ def decode(
     columns: Columns,
     headers: HeaderColumns,
 ) -> tuple[Int, Int, Int]:
-    """(status, payload at fault or the number of payloads, rows in place) for payloads[first:].
+    """(status, faulty payload or the number of payloads, rows in place) for payloads[first:].
 
-    `position` is the file position of window[0]. An entry at fault leaves no rows. FIRST_ROW and FIRST_OFFSET of each decoded
+    `position` is the file position of window[0]. A faulty entry leaves no rows. FIRST_ROW and FIRST_OFFSET of each decoded
     payload are filled in.
     """
     number = first

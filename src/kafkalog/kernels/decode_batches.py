@@ -1,7 +1,7 @@
 """The records of v2 batches, decoded into columns.
 
-Every length is compared with what remains before it is used. The varint of one byte is the common case and is read in line;
-positions are unsigned, which spares Numba's test for negative indices; a key or value is copied while its record is in the
+Every length is compared with what remains before it is used. A varint of one byte is the common case and is read inline;
+positions are unsigned, which avoids Numba's test for negative indices; a key or value is copied while its record is in the
 nearest cache. All three were measured to matter.
 """
 
@@ -45,7 +45,7 @@ from .layout import (
 )
 
 MAX_VARINT, MAX_VARLONG = 5, 10  # bytes
-SHORT_FRONT = 7  # a length, attributes, two deltas, of two bytes each at most
+SHORT_FRONT = 7  # a length, attributes, two deltas of at most two bytes each
 Position = np.uint64
 
 
@@ -68,7 +68,7 @@ def _unzigzag(raw: Int) -> Int:
 
 @inline
 def _varint(data: Bytes, at: Position, stop: Position) -> tuple[Int, Position]:
-    """(zig-zag value, position after it); a position above `stop` says that it was cut short, or (stop + 2) too long."""
+    """(zig-zag value, position after it); a position above `stop` means that it is truncated, or (stop + 2) too long."""
     if at + np.uint64(1) < stop:
         raw, after = _two_byte_varint(data, at)
         if raw >= 0:
@@ -78,7 +78,7 @@ def _varint(data: Bytes, at: Position, stop: Position) -> tuple[Int, Position]:
 
 @kernel
 def _long_varint(data: Bytes, at: Position, stop: Position, longest: Int) -> tuple[Int, Position]:
-    """As `_varint`, for up to `longest` bytes: 5 for 32 bits (what they hold above is dropped, as Kafka does), 10 for 64."""
+    """As `_varint`, for up to `longest` bytes: 5 for 32 bits (bits above are dropped, as Kafka does), 10 for 64."""
     raw = np.uint64(0)
     for number in range(longest):
         if at >= stop:
@@ -136,7 +136,7 @@ def _long_front(data: Bytes, at: Position, end: Position, record_limit: Int) -> 
 
 @inline
 def sized_bytes(data: Bytes, at: Position, stop: Position) -> tuple[Int, Position, Position]:
-    """(size or negative for null, where the bytes start, position after them); a position above `stop` says they do not fit."""
+    """(size or negative for null, where the bytes start, position after them); a position above `stop`: they do not fit."""
     size, start = _varint(data, at, stop)
     if start > stop or size <= 0:
         return size, start, start
@@ -213,7 +213,7 @@ def _copy_headers(data: Bytes, start: Position, count: Int, row: Int, columns: H
 
 @inline
 def origin(fields: Ints, entry: Int) -> tuple[Int, Int, Any, Int]:
-    """(base offset, base timestamp, whether the append time stands for all records, that time) of a batch."""
+    """(base offset, base timestamp, whether the append time applies to all records, that time) of a batch."""
     append_time = fields[ATTRIBUTES, entry] & batch.LOG_APPEND_TIME != 0
     return fields[BASE_OFFSET, entry], fields[BASE_TIMESTAMP, entry], append_time, fields[MAX_TIMESTAMP, entry]
 
@@ -237,7 +237,7 @@ def decode_batch(
     columns: Columns,
     headers: HeaderColumns,
 ) -> tuple[Int, Int]:
-    """(status, row after the last one kept) of a v2 batch whose records lie in data[start:stop]."""
+    """(status, row after the last one kept) of a v2 batch whose records are in data[start:stop]."""
     count = fields[RECORD_COUNT, entry]
     if count == 0:
         return OK, row
@@ -339,7 +339,7 @@ def _decode_positions(
     offsets: Ints,
     timestamps: Ints,
 ) -> tuple[Int, Int]:
-    """As `_decode_records` for offsets and timestamps alone: the rest of each record is stepped over, or only checked."""
+    """As `_decode_records` for offsets and timestamps alone: the rest of each record is skipped, or only checked."""
     base_offset, base_timestamp, append_time, max_timestamp = origin(fields, entry)
     first_wanted, last_wanted, first_time, last_time = wanted_range(bounds)
     record_limit, headers_limit = bounds[RECORD_LIMIT], bounds[HEADERS_LIMIT]

@@ -66,8 +66,8 @@ def message_parts(data: Bytes, start: Int, stop: Int, magic: Int) -> tuple[Int, 
 def _put(
     data: Bytes, start: Int, size: Int, want: Any, row: Int, written: Int, offsets: Offsets32, valid: Bytes, content: Bytes
 ) -> Int:
-    """Put a key or value into its column; the bytes in that column now. They stay in a register: read back from the array they
-    made the loops five times slower."""
+    """Append a key or value to its column; returns the bytes in that column now. The caller keeps that number in a register: read
+    back from the array it made the loops five times slower."""
     valid[np.uint64(row)] = size >= 0
     if want and size > 0:
         copy_bytes(data, start, content, written, size)
@@ -96,9 +96,9 @@ def decode_messages(
     columns: Columns,
     headers: HeaderColumns,
 ) -> tuple[Int, Int, Int]:
-    """(status, payload at fault or behind the run, row after the last one kept) of plain messages from payload `first` on.
+    """(status, faulty payload or the one after the run, row after the last one kept) of plain messages from payload `first` on.
 
-    The run ends at the first payload that is no plain message.
+    The run ends at the first payload that is not a plain message.
     """
     states, entries, starts, stops = payloads[STATE], payloads[ENTRY], payloads[START], payloads[STOP]
     first_wanted, last_wanted, first_time, last_time = wanted_range(bounds)
@@ -180,7 +180,7 @@ def _base_of_set(data: Bytes, start: Int, stop: Int, magic: Int, wrapper_offset:
         at += size
     if at == start:
         return BAD_COUNT, 0, at
-    if magic == 0 or wrapper_offset == 0:  # offset 0 on a v1 wrapper: some clients leave it so, Kafka takes the inner ones
+    if magic == 0 or wrapper_offset == 0:  # offset 0 on a v1 wrapper: some clients leave it so, and Kafka uses the inner offsets
         return OK, 0, at
     if wrapper_offset < last_inner or wrapper_offset - last_inner > LAST_INT64 - highest_inner:
         return BAD_OFFSET, 0, at

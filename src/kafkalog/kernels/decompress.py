@@ -1,7 +1,7 @@
-"""Decompress the payload of an entry, if it is what nearly every batch is.
+"""Decompress the payload of an entry in the usual cases: lz4 as Kafka's own writer frames it, and zstd in one whole frame.
 
-That is: lz4 as Kafka's own writer frames it, and zstd in one whole frame. A payload that is anything else, is damaged, or has too
-little room is left to `codecs`, which knows every variant and says what is wrong.
+Any other payload, a damaged one, or one that needs more room is left to `codecs`, which knows every variant and explains what is
+wrong.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ UNKNOWN = -1  # a payload for `codecs`
 LZ4, ZSTD = 3, 4
 
 LZ4_FRAME_MAGIC = 0x184D2204
-# Version 1, independent blocks of 64 KiB, no checksums and no content size; behind it the header checksum.
+# Version 1, independent blocks of 64 KiB, no checksums and no content size; then the header checksum.
 LZ4_DESCRIPTOR, LZ4_DESCRIPTOR_V0 = 0x824060, 0x1A4060
 LZ4_HEADER = 7
 LZ4_BLOCK = 64 << 10
@@ -31,7 +31,7 @@ LZ4_STORED, LZ4_SIZE = 0x80000000, 0x7FFFFFFF
 ZSTD_FRAME_MAGIC = 0xFD2FB528
 ZSTD_LEAST_FRAME = 9  # magic, descriptor, window or content size, one block header
 ZSTD_SINGLE_SEGMENT, ZSTD_CHECKSUM, ZSTD_DICTIONARY = 0x20, 0x04, 0x03
-ZSTD_MAX_WINDOW = 17 << 3  # as the byte of a frame: 128 MiB, the most that Kafka's reader takes
+ZSTD_MAX_WINDOW = 17 << 3  # as the byte in a frame: 128 MiB, the most that Kafka's reader accepts
 ZSTD_MAX_CONTENT = 1 << 27
 ZSTD_RAW_HEADER = 3
 ZSTD_REPEATED_BYTE = 1
@@ -81,7 +81,7 @@ def _lz4(function: Int, data: Bytes, start: Int, stop: Int, magic: Int, arena: B
 
 @inline
 def _is_one_zstd_frame(data: Bytes, start: Int, stop: Int) -> Any:
-    """Whether one frame without a dictionary, its window within what Kafka reads, fills data[start:stop]."""
+    """Whether data[start:stop] is exactly one frame without a dictionary and with a window that Kafka accepts."""
     if stop - start < ZSTD_LEAST_FRAME or _load_little(data, start, 4) != ZSTD_FRAME_MAGIC:
         return False
     descriptor = np.int64(data[start + 4])
@@ -114,7 +114,7 @@ def _zstd(function: Int, context: Int, data: Bytes, start: Int, stop: Int, arena
 
 @inline
 def decompress(data: Bytes, arena: Bytes, fields: Ints, payloads: Ints, number: Int, tools: Ints) -> Int:
-    """Bytes of the payload of that number, now at the start of the arena, or UNKNOWN."""
+    """Bytes of that payload, decompressed to the start of the arena, or UNKNOWN."""
     entry, start, stop = payloads[ENTRY, number], payloads[START, number], payloads[STOP, number]
     magic = fields[MAGIC, entry]
     codec = fields[ATTRIBUTES, entry] & batch.CODEC_MASK

@@ -1,8 +1,8 @@
 """Lines of text for entries and their records, as Kafka's DumpLogSegments prints them, written into one byte array.
 
-The caller has decoded the records into columns (`decode`). What needs more than bytes and integers (control records of KRaft,
-payloads with a decoder, codecs that do not exist), or bytes that are not in the window (compressed sets of messages v0 and v1) is
-left to the caller, entry by entry.
+The caller has decoded the records into columns (`decode`). Entries that need more than bytes and integers (control records of
+KRaft, payloads with a decoder, codecs that do not exist), or bytes that are not in the window (compressed sets of messages v0 and
+v1) are left to the caller.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from .text import find_character, put_byte, put_integer, put_word, word_table
 # Why `write_lines` stopped.
 DONE, FULL, LEFT_TO_CALLER = range(3)
 
-# What it writes of each record, as bits: the record's line at all, its metadata, its key and value.
+# What it writes of each record, as bits: the line itself, its metadata, its key and value.
 RECORDS, METADATA, CONTENTS = 1, 2, 4
 DECODED_BY_CALLER = 8  # the contents are, so every entry with records that are not control records is left
 
-BATCH_LINE = -1  # as `row`: the entry's own line has not been written yet
+BATCH_LINE = -1  # as `row`: the entry's own line is not written yet
 
-# No line of an entry, and no record's line without its key, value and header keys, is longer: twelve 64-bit numbers of 20
-# characters and the words between them.
+# The longest line of an entry, or of a record without its key, value and header keys: twelve 64-bit numbers of 20 characters and
+# the words between them.
 FIXED_BYTES = 640
-LONGEST_REPLACED = 3  # bytes of U+FFFD, which may stand for a single byte
+LONGEST_REPLACED = 3  # bytes of U+FFFD, which may replace a single byte
 
 _WORDS = (
     "baseOffset: ",
@@ -148,7 +148,7 @@ def _put_flag(out: Bytes, at: Int, words: Bytes, starts: Ints, word: Int, flag: 
 
 @inline
 def _put_text(out: Bytes, at: Int, data: Bytes, start: Int, size: Int) -> Int:
-    """The bytes as UTF-8 text. Most are ASCII, which is copied and looked at in one go."""
+    """The bytes as UTF-8 text. Most are ASCII, which is copied and checked in one pass."""
     high_bits = np.uint8(0)
     source, target = np.uint64(start), np.uint64(at)
     for index in range(np.uint64(size)):
@@ -162,7 +162,7 @@ def _put_text(out: Bytes, at: Int, data: Bytes, start: Int, size: Int) -> Int:
 
 @kernel
 def _put_utf8(out: Bytes, at: Int, data: Bytes, start: Int, stop: Int) -> Int:
-    """UTF-8 copied, with U+FFFD for what is none, as Java decodes it."""
+    """UTF-8 copied, with U+FFFD for malformed bytes, as Java decodes it."""
     while start < stop:
         size, well_formed = find_character(data, start, stop)
         if well_formed:
@@ -218,7 +218,7 @@ def _put_batch_line(out: Bytes, at: Int, words: Bytes, starts: Ints, fields: Int
 
 @inline
 def _sequence(base_sequence: Int, delta: Int) -> Int:
-    """The sequence number `delta` after the first one, as Kafka's 32-bit arithmetic has it (`format.batch`)."""
+    """The sequence number `delta` after the first one, in Kafka's 32-bit arithmetic (`increment_sequence`)."""
     if base_sequence > _as_int32(MAX_SEQUENCE - delta):
         return _as_int32(delta - (MAX_SEQUENCE - base_sequence) - 1)
     return _as_int32(base_sequence + delta)
@@ -247,7 +247,7 @@ def _put_header_keys(out: Bytes, at: Int, first: Int, last: Int, offsets: Offset
 
 @inline
 def _marker_word(keys: Bytes, key_start: Int, key_size: Int, values: Bytes, value_start: Int, value_size: Int) -> Int:
-    """The word of a transaction marker, or -1: a control record of another kind, or a broken one."""
+    """The word of a transaction marker, or -1 for another control record or a malformed one."""
     if key_size < control.KEY_SIZE or value_size < control.END_TXN_MARKER_SIZE:
         return -1
     if load_int16(keys, key_start) < 0 or load_int16(values, value_start) < 0:
@@ -260,7 +260,7 @@ def _marker_word(keys: Bytes, key_start: Int, key_size: Int, values: Bytes, valu
 
 @inline
 def _is_left(fields: Ints, entry: Int, row: Int, last: Int, what: Int, columns: Columns) -> Any:
-    """Whether the records of the entry are the caller's business."""
+    """Whether the records of the entry are left to the caller."""
     if fields[MAGIC, entry] < 2 and fields[ATTRIBUTES, entry] & batch.CODEC_MASK:
         return True
     if fields[MAGIC, entry] < 2 or fields[ATTRIBUTES, entry] & batch.CONTROL == 0:
@@ -303,7 +303,7 @@ def _put_records(
     columns: Columns,
     headers: HeaderColumns,
 ) -> tuple[Int, Int]:
-    """(row behind the last one written, position in `out`): all up to `last` unless the room does not last."""
+    """(row after the last one written, position in `out`): all up to `last` unless the room runs out."""
     offsets, timestamps, key_offsets, key_valid, keys, value_offsets, value_valid, values = columns
     header_offsets, header_key_offsets, header_keys = headers.offsets, headers.key_offsets, headers.keys
     magic, attributes, base_offset = fields[MAGIC, entry], fields[ATTRIBUTES, entry], fields[BASE_OFFSET, entry]
@@ -348,7 +348,7 @@ def _put_records(
 def _put_content(
     out: Bytes, at: Int, words: Bytes, starts: Ints, word: Int, bare: Any, data: Bytes, start: Int, size: Int
 ) -> Int:
-    """A key or a value after its word; the first word of a line that has no metadata follows the record's bar."""
+    """A key or a value after its word; in a line without metadata the first word follows the record's bar."""
     if bare:
         at = put_word(out, at, words, starts, RECORD_WORD) - 1
     at = put_word(out, at, words, starts, word)
@@ -373,8 +373,8 @@ def write_lines(
 ) -> tuple[Int, Int, Int, Int]:
     """(status, payload, row, bytes written) for payloads[number:], from `row` on, BATCH_LINE for one not begun.
 
-    `valid` has a flag for each entry of `fields`. FULL: give what was written away and call again; LEFT_TO_CALLER: the entry's
-    line is written (if its codec has a name), its records are not.
+    `valid` has a flag for each entry of `fields`. FULL: flush what was written and call again; LEFT_TO_CALLER: the line of the
+    entry is written (if its codec has a name), its records are not.
     """
     at = np.int64(0)
     count = payloads.shape[1]

@@ -1,7 +1,7 @@
 """Write whole v2 batches from columns in one pass: where they are cut, records, headers, checksums; compress them with lz4.
 
-Each batch is finished while its bytes are in the nearest cache. Kernels take the tuple of columns apart before they loop: handing
-it to a function costs more than to encode a record.
+Each batch is finished while its bytes are in the nearest cache. Kernels unpack the tuple of columns before they loop: passing it
+to a function costs more than encoding a record.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ from .encode_messages import (
 from .lz4 import BLOCK_BOUND, SIZE_FIELD, compress_frame
 from .native import NOT_FOUND
 
-# What a call may come back with beside what is wrong with a row: no room for the batch of that row, in `target` or `fields`.
+# A status besides those of `encode_messages`: no room for the batch of that row, in `target` or `fields`.
 NO_ROOM = TOO_LARGE + 1
 
-# Rows of the settings: limits of a batch, what its header says, and the offset that the first row has to come after.
+# Rows of the settings: limits of a batch, fields of its header, and the offset that the first row must come after.
 (
     MOST_RECORDS,
     MOST_BYTES,
@@ -72,7 +72,7 @@ NO_ROOM = TOO_LARGE + 1
 ) = range(11)
 SETTING_COUNT = 11
 
-NO_CHECKSUM = -1  # as CRC_FUNCTION: the records are going to be compressed
+NO_CHECKSUM = -1  # as CRC_FUNCTION: the records will be compressed
 
 HEADER_SIZE = batch.HEADER_SIZE
 MAX_LENGTH_SIZE = 5  # bytes of a varint
@@ -109,9 +109,9 @@ def _checksum(function: Int, target: Bytes, start: Int, stop: Int) -> Any:
 
 @kernel
 def write_headers(columns: Columns, target: Bytes, stops: Ints) -> None:
-    """Fill `target` with the headers of each row as records have them, and `stops` with where those of each row end.
+    """Fill `target` with the headers of each row in record format, and `stops` with where those of each row end.
 
-    They are the same in every batch, so they are made before it is known where batches are cut.
+    They do not depend on the batch, so they are encoded before batches are cut.
     """
     offsets, valid = columns.header_offsets, columns.header_value_valid
     keys, key_offsets = columns.header_keys, columns.header_key_offsets
@@ -121,7 +121,7 @@ def write_headers(columns: Columns, target: Bytes, stops: Ints) -> None:
     at = np.uint64(0)
     for row in range(stops.shape[0]):
         first, last = offsets[row], offsets[row + 1]
-        if has_null_lists and not lists_valid[row]:  # whatever lies under it
+        if has_null_lists and not lists_valid[row]:  # whatever is stored under it
             last = first
         at = store_varint(target, at, last - first)
         for index in range(first, last):
@@ -192,7 +192,7 @@ def write_batches(
     """(status, row, batches, bytes): fill `target` with batches of the rows from `first` on, and `fields` with their headers.
 
     A batch ends at MOST_RECORDS, or before it grows beyond MOST_BYTES, unless one record alone is larger; its offsets span 31
-    bits. Where `starts`, if it has elements, is not 0, one begins. `row` is where to go on, or the one at fault; batches before
+    bits. Where `starts`, if it has elements, is not 0, one begins. `row` is where to continue, or the faulty one; batches before
     it are finished. The last batch of the columns is left out unless `is_end`: more rows might join it. Without `header_stops`
     records have no headers.
     """
@@ -202,7 +202,7 @@ def write_batches(
     has_null_keys, has_null_values, has_headers = key_valid.shape[0] > 0, value_valid.shape[0] > 0, header_stops.shape[0] > 0
     most_records, most_bytes, horizon = settings[MOST_RECORDS], settings[MOST_BYTES], settings[HORIZON]
     before, room, number, has_starts = settings[BEFORE], target.shape[0], -1, starts.shape[0] > 0
-    spare = most_bytes if most_bytes <= room // 4 else np.int64(HEADER_SIZE)  # a batch begun with less may be made twice
+    spare = most_bytes if most_bytes <= room // 4 else np.int64(HEADER_SIZE)  # a batch begun with less may be encoded twice
     at = np.uint64(0)
     start = base_offset = base_timestamp = max_timestamp = np.int64(0)
     key_stop, value_stop = key_offsets[first], value_offsets[first]
@@ -259,9 +259,9 @@ def write_batches(
 
 @kernel
 def compress_batches(data: Bytes, fields: Ints, function: Int, crc_function: Int, target: Bytes) -> Int:
-    """Fill `target` with the batches in `data`, their records compressed with lz4; how many bytes that are.
+    """Fill `target` with the batches in `data`, their records compressed with lz4; returns the bytes written.
 
-    `fields`, made for `data`, are changed to fit. There must be `compressed_room` in `target`.
+    `fields`, which describe `data`, are updated. `target` must have `compressed_room`.
     """
     at = np.int64(0)
     for number in range(fields.shape[1]):

@@ -1,8 +1,8 @@
-"""Encode v0 and v1 messages from columns: which share a set, and their bytes; `batches` does so for v2.
+"""Encode v0 and v1 messages from columns: which share a set, and their bytes; `encode_batches` does so for v2.
 
 `measure` and `plan` check the rows and decide which of them share a set; `write_messages` then fills one buffer of exactly the
-size that the plan says. Wrappers are the caller's: they need the compressed size. Kernels take the tuple of columns apart before
-they loop: handing it, or an array, to a function costs as much as to encode a record.
+size that the plan says. The caller makes the wrappers, which need the compressed size. Kernels unpack the tuple of columns before
+they loop: passing it, or an array, to a function costs as much as encoding a record.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .crc import crc32
 FIRST_ROW, START, STOP, MAX_TIMESTAMP = range(4)
 BATCH_FIELDS = 4
 
-# What may be wrong with a row.
+# Statuses: what is wrong with a row.
 OK, BAD_OFFSET, BAD_TIMESTAMP, TOO_LARGE = range(4)
 
 MAX_INT32 = np.int64(java.MAX_INT32)
@@ -33,7 +33,7 @@ NO_APPEND_TIME = -1
 
 
 class Columns(NamedTuple):
-    """Arrow's buffers as arrays. A `valid` without elements says that nothing is null; no `header_offsets`: no headers."""
+    """Arrow's buffers as arrays. An empty `valid` means that nothing is null, an empty `header_offsets` no headers."""
 
     offsets: Ints
     timestamps: Ints
@@ -107,7 +107,7 @@ def length_at(offsets: Ints, valid: Bytes, row: Int) -> Int:
 
 @kernel
 def measure(columns: Columns, magic: Int, sizes: Ints) -> None:
-    """Put into `sizes` what each entry needs."""
+    """Fill `sizes` with the bytes that each entry needs."""
     keys, key_valid = columns.key_offsets, columns.key_valid
     values, value_valid = columns.value_offsets, columns.value_valid
     overhead = LOG_OVERHEAD + (OVERHEAD_V1 if magic else OVERHEAD_V0)
@@ -119,7 +119,7 @@ def measure(columns: Columns, magic: Int, sizes: Ints) -> None:
 def plan(
     offsets: Ints, timestamps: Ints, before: Int, max_records: Int, max_bytes: Int, sizes: Ints, batches: Ints
 ) -> tuple[Int, Int, Int]:
-    """(status, row at fault, sets): which rows share a set.
+    """(status, faulty row, sets): which rows share a set.
 
     A set holds at most `max_records`, and at most `max_bytes` before compression unless one message alone is larger; its offsets
     span 31 bits. `before` is the offset that the first row must come after. One column of `batches` follows the last set: its
@@ -183,9 +183,9 @@ def _store_sized(target: Bytes, at: Int, source: Bytes, start: Int, length: Int)
 def write_messages(
     columns: Columns, magic: Int, attributes: Int, append_time: Int, relative: Int, sizes: Ints, batches: Ints, target: Bytes
 ) -> None:
-    """Fill `target` with one v0 or v1 entry a row, checksums included.
+    """Fill `target` with one v0 or v1 entry per row, checksums included.
 
-    `relative`: offsets count from the first row of each batch. `append_time`, unless it is -1, stands for every timestamp.
+    `relative`: offsets count from the first row of each set. `append_time`, unless it is -1, replaces every timestamp.
     """
     offsets, timestamps = columns.offsets, columns.timestamps
     keys, key_offsets, key_valid = columns.keys, columns.key_offsets, columns.key_valid

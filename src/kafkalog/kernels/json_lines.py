@@ -1,7 +1,7 @@
 """Records as JSON lines, written from Arrow columns into one byte array.
 
-Bytes become a JSON string if they are UTF-8, else {"base64": "..."}: nothing is lost. Characters that are not printable are
-JSON escapes, so that a line is safe on a terminal.
+Bytes become a JSON string if they are UTF-8, otherwise {"base64": "..."}: nothing is lost. Characters that are not printable are
+escaped, so that a line is safe on a terminal.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .bytes import Bytes, Int, Ints
 from .layout import Offsets32, Texts, readonly
 from .text import find_character, put_byte, put_integer
 
-# How bytes are written. RAW is JSON text already.
+# How bytes are written. RAW: they already are JSON text.
 TEXT, HEX, BASE64, RAW = range(4)
 
 _WORDS = (
@@ -35,7 +35,7 @@ TIMESTAMP_WORD, TYPE_WORD, KEY_WORD, VALUE_WORD, HEADERS_WORD, END_WORD, NULL_WO
 
 WORD_ROOM = 32
 
-# No line is longer without its prefix, its bytes and its headers; no header without its bytes.
+# The longest line without its prefix, its bytes and its headers; the longest header without its bytes.
 FIXED_BYTES = 256
 HEADER_BYTES = 64
 LONGEST_ESCAPE = 6  # \\u001b, for one byte
@@ -43,11 +43,11 @@ LONGEST_ESCAPE = 6  # \\u001b, for one byte
 QUOTE, BACKSLASH, COMMA, OPENING, CLOSING, LETTER_U, PADDING = (ord(each) for each in '"\\,[]u=')
 NOT_UTF8 = -1
 
-ODD = 0  # the form of a byte that is no printable ASCII
+ODD = 0  # the form of a byte that is not printable ASCII
 
 
 def _byte_forms() -> NDArray[np.int64]:
-    """What a byte becomes in a JSON string: two bytes, the first one lowest, and above them how many of these count."""
+    """A byte in a JSON string: two bytes, the first one lowest, and above them how many of these count."""
     forms = np.full(256, ODD, np.int64)
     plain = np.arange(0x20, 0x7F)
     forms[plain] = plain | 1 << 16
@@ -57,7 +57,7 @@ def _byte_forms() -> NDArray[np.int64]:
 
 
 def _short_escapes() -> Bytes:
-    """The letter after the backslash for control characters that have one, else 0."""
+    """The letter after the backslash for control characters that have one, otherwise 0."""
     letters = np.zeros(0x80, np.uint8)
     for character, letter in zip("\b\t\n\f\r", "btnfr", strict=True):
         letters[ord(character)] = ord(letter)
@@ -65,9 +65,9 @@ def _short_escapes() -> Bytes:
 
 
 class JsonTables(NamedTuple):
-    """What the kernel looks up. Each word has WORD_ROOM bytes, so that it is copied without a call.
+    """Lookup tables of the kernel. Each word has WORD_ROOM bytes, so that it is copied without a call.
 
-    `unprintable` has a flag for each code point, or none where all bytes are ASCII.
+    `unprintable` has a flag for each code point, or none if all bytes are ASCII.
     """
 
     words: Bytes
@@ -97,7 +97,7 @@ def _as_bytes(data: bytes) -> Bytes:
 
 
 class RecordTexts(NamedTuple):
-    """The columns of records. `headers` has a place per record and one more; the header columns one per header."""
+    """The columns of records. `headers` has an element per record and one more; the header columns one per header."""
 
     offsets: Ints
     timestamps: Ints
@@ -139,7 +139,7 @@ def _code_point(data: Bytes, at: Int, size: Int) -> Int:
 
 @kernel
 def _put_odd_string(out: Bytes, at: Int, data: Bytes, start: Int, stop: Int, tables: JsonTables) -> Int:
-    """The rest of a string, from its first byte that is no printable ASCII; NOT_UTF8 if it is no text."""
+    """The rest of a string, from its first byte that is not printable ASCII; NOT_UTF8 if it is not text."""
     while start < stop:
         byte = np.int64(data[start])
         size, well_formed = find_character(data, start, stop)
@@ -173,7 +173,7 @@ def _put_odd_string(out: Bytes, at: Int, data: Bytes, start: Int, stop: Int, tab
 
 @inline
 def _put_string(out: Bytes, at: Int, data: Bytes, start: Int, stop: Int, tables: JsonTables) -> Int:
-    """A JSON string; NOT_UTF8 if it is no text.
+    """A JSON string; NOT_UTF8 if it is not text.
 
     Quotes are frequent (values are often JSON themselves), so there is no branch for them: two bytes are always written.
     """
@@ -234,9 +234,9 @@ def _put_bytes(out: Bytes, at: Int, column: Texts, row: Int, how: Int, tables: J
         copy_bytes(data, start, out, at, stop - start)
         return at + stop - start
     if how == TEXT:
-        behind = _put_string(out, at, data, start, stop, tables)
-        if behind != NOT_UTF8:
-            return behind
+        after = _put_string(out, at, data, start, stop, tables)
+        if after != NOT_UTF8:
+            return after
         at = _put_word(out, at, tables, BASE64_WORD)
         at = _put_base64(out, at, data, start, stop, tables.base64_digits)
         return _put_word(out, at, tables, BASE64_END_WORD)
@@ -265,9 +265,9 @@ def write_json_lines(
     tables: JsonTables,
     out: Bytes,
 ) -> tuple[Int, Int]:
-    """(row behind the last one written, bytes written). `prefix` is each line up to its offset; `how` is that of headers.
+    """(row after the last one written, bytes written). `prefix` is each line up to its offset; `how` is that of headers.
 
-    It ends early where the room might not last. Then give what was written away and call again, or with more room.
+    It ends early if the room might run out. Then flush what was written and call again, or call with more room.
     """
     offsets, timestamps, types, keys, values, headers, header_keys, header_values = columns
     at = np.int64(0)

@@ -1,4 +1,4 @@
-"""What the decoding kernels share: their tables, row by row, the columns that they fill, and what they may find."""
+"""Layouts that the decoding kernels share: the rows of their tables, the columns they fill, and their statuses."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from kafkalog.format.java import MAX_INT64
 from ._jit import inline
 from .bytes import Bytes, Int, Ints
 
-# Rows of the payload table: which entry, in what state it is, where its records (or inner messages) lie, what came of it.
+# Rows of the payload table: entry, state, where its records (or inner messages) are, and the first row and offset decoded.
 ENTRY, STATE, START, STOP, FIRST_ROW, FIRST_OFFSET = range(6)
 PAYLOAD_FIELDS = 6
 
-# States of a payload, as bits. CHECKED: its checksum fits. READY: decompressed, it lies at the start of the arena.
+# States of a payload, as bits. CHECKED: its checksum matches. READY: decompressed, at the start of the arena.
 PLAIN, COMPRESSED, CHECKED, READY, DROPPED = 0, 1, 2, 4, 8
 
 # Rows of the bounds: what to keep, both ends included.
 (FIRST_WANTED, LAST_WANTED, FIRST_TIME, LAST_TIME, RECORD_LIMIT, HEADERS_LIMIT) = range(6)
 
-# Bits of what is wanted of each record beside its offset and timestamp.
+# What is wanted of each record besides its offset and timestamp, as bits.
 KEY, VALUE, HEADERS = 1, 2, 4
 KEPT = KEY | VALUE | HEADERS
-CHECK = 8  # nothing of it, but its structure has to be right
+CHECK = 8  # nothing, but its structure is checked
 
-# Rows of the tools: addresses of C functions (`native`; 0: do without) and the most bytes that a payload may decompress to.
+# Rows of the tools: addresses of C functions (`native`; 0: none) and the most bytes that a payload may decompress to.
 CRC32C_FUNCTION, LZ4_FUNCTION, ZSTD_FUNCTION, ZSTD_CONTEXT, PAYLOAD_LIMIT = range(5)
 TOOL_COUNT = 5
 
-# What `decode` may come back with. The order is that of REASON_OF below.
+# Statuses of `decode`. The order is that of REASON_OF below.
 (
     OK,
     BAD_STRUCTURE,
@@ -46,7 +46,7 @@ TOOL_COUNT = 5
     OVER_HEADERS_LIMIT,
     BAD_CRC,
     NO_ROOM,  # in the columns
-    LEFT,  # to the caller: a payload that `codecs` has to decompress
+    LEFT,  # to the caller: a payload that `codecs` must decompress
 ) = range(14)
 REASON_OF = (
     "",
@@ -63,7 +63,7 @@ REASON_OF = (
 )
 
 LEAST_HEADER = 2  # bytes: one without key and value
-# Bytes of a record before and between its contents; without the number of headers, which is not always looked at.
+# Bytes of a record before and between its contents, without the number of headers, which is not always read.
 LEAST_FRONT = 6
 LAST_INT64 = np.int64(MAX_INT64)
 
@@ -72,14 +72,14 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 def readonly(array: NDArray[Scalar]) -> NDArray[Scalar]:
-    """Kernels are compiled once for arrays that can be written to and once for others: all that is only read is the latter."""
+    """A read-only view: kernels are compiled separately for writable arrays, so everything only read is passed like this."""
     view = array.view()
     view.flags.writeable = False
     return view
 
 
 class Texts(NamedTuple):
-    """A column of bytes as Arrow lays it out; `valid` is 1 where a value is not null, and empty if all are there."""
+    """A column of bytes as Arrow lays it out; `valid` is 1 where a value is not null, and empty if nothing is."""
 
     offsets: Offsets32
     valid: Bytes
@@ -87,10 +87,10 @@ class Texts(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """One array per column with a place per record, and the bytes of keys and values, as Arrow lays them out.
+    """One array per column with an element per record, and the bytes of keys and values, as Arrow lays them out.
 
-    Arrays of offsets have one place more; `valid` is 1 where a value is not null. If neither keys nor values are wanted their
-    arrays are empty. Kernels take the arrays out before a loop: to do it within costs as much as to decode a record.
+    Arrays of offsets have one element more; `valid` is 1 where a value is not null. If neither keys nor values are wanted their
+    arrays are empty. Kernels unpack the arrays before a loop: inside it that would cost as much as decoding a record.
     """
 
     offsets: Ints
@@ -104,7 +104,7 @@ class Columns(NamedTuple):
 
 
 class HeaderColumns(NamedTuple):
-    """The headers of all records, laid out likewise; `offsets` has a place per record, the others one per header."""
+    """The headers of all records, laid out likewise; `offsets` has an element per record, the others one per header."""
 
     offsets: Offsets32
     key_offsets: Offsets32
@@ -112,12 +112,12 @@ class HeaderColumns(NamedTuple):
     value_offsets: Offsets32
     value_valid: Bytes
     values: Bytes
-    key_bits: Bytes  # one place: all bytes of all keys, ORed
+    key_bits: Bytes  # one element: all bytes of all keys, ORed
 
 
 @inline
 def has_room(columns: Columns, wants: Int, row: Int, records: Int, size: Int) -> Any:
-    """Whether the columns can take that many records out of `size` bytes, whatever those are."""
+    """Whether the columns have room for that many records from `size` bytes, whatever these are."""
     if row + records > columns.offsets.shape[0]:
         return False
     if wants & KEY and columns.key_offsets[row] + size > columns.keys.shape[0]:

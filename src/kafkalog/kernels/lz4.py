@@ -9,20 +9,20 @@ from .bytes import Bytes, Int
 from .decompress import LZ4_BLOCK, LZ4_HEADER, LZ4_STORED
 from .encode_messages import store_int
 
-BLOCK_BOUND = LZ4_BLOCK + LZ4_BLOCK // 255 + 16  # with less room liblz4 may give up on a block that it could compress
+BLOCK_BOUND = LZ4_BLOCK + LZ4_BLOCK // 255 + 16  # with less room liblz4 may fail on a block that it could compress
 SIZE_FIELD = 4
 
 
 @kernel
 def frame_room(size: Int) -> Int:
-    """Bytes that `compress_frame` may touch for so many."""
+    """Bytes that `compress_frame` may touch for a source of `size`."""
     blocks = size // LZ4_BLOCK + 2
     return size + blocks * (SIZE_FIELD + BLOCK_BOUND - LZ4_BLOCK) + BLOCK_BOUND
 
 
 @kernel
 def compress_frame(function: Int, source: Bytes, start: Int, stop: Int, target: Bytes, at: Int) -> Int:
-    """Write source[start:stop] to target[at:] as a frame; the position after it. `frame_room` has to be there.
+    """Write source[start:stop] to target[at:] as a frame; the position after it. The target must have `frame_room`.
 
     `function` is the address of `LZ4_compress_default`.
     """

@@ -1,7 +1,7 @@
 """C functions that packages we depend on export, for kernels to call by address.
 
-Called through their Python bindings they cost a microsecond or two per batch, and most of that holds the GIL. A function that is
-not there, or that fails a first test, has address 0 (`NOT_FOUND`): then the caller takes the binding, and it is logged once.
+Called through their Python bindings they cost a microsecond or two per batch, mostly with the GIL held. A function that is
+missing, or that fails a first test, has address 0 (`NOT_FOUND`): the caller then uses the binding, which is logged once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ._jit import JIT_OFF
 LOGGER = logging.getLogger("kafkalog")
 
 NOT_FOUND = 0
-# Set to anything, it keeps to the bindings.
+# If set to anything, only the bindings are used.
 IS_OFF = JIT_OFF or bool(os.environ.get("KAFKALOG_NO_NATIVE"))
 
 CHECK_INPUT = b"123456789"
@@ -31,7 +31,7 @@ ALL_ONES = 0xFFFFFFFF
 
 @functools.cache
 def crc32c_function() -> int:
-    """`crc32_iscsi` of ISA-L: (data, size, state) to state; begins with all ones, and the result is to be inverted."""
+    """`crc32_iscsi` of ISA-L: (data, size, state) to state; begins with all ones, and the result must be inverted."""
     function = _find("isal.isal_zlib", "crc32_iscsi")
     if function is None:
         return _not_found("crc32_iscsi", "isal")
@@ -79,7 +79,7 @@ def zstd_function() -> int:
 
 
 class ZstdContext:
-    """The state that libzstd uses again for each frame; one thread at a time. Freed with this object."""
+    """The state that libzstd reuses for each frame; for one thread at a time. Freed with this object."""
 
     def __init__(self) -> None:
         library = self.library()
@@ -104,7 +104,7 @@ class ZstdContext:
 def _library(module: str) -> ctypes.CDLL | None:
     """The shared object of an extension module.
 
-    It is looked for in its package's folder, not in sys.modules, where a module that another thread is importing may have no spec
+    It is looked up in its package's folder, not in sys.modules, where a module that another thread is importing may have no spec
     yet. Importing the package waits for that thread.
     """
     if IS_OFF:
@@ -122,7 +122,7 @@ def _find(module: str, name: str) -> ctypes._NamedFuncPointer | None:
 
 
 def _not_found(name: str, package: str) -> int:
-    """`NOT_FOUND`, and a line in the log unless the bindings were asked for. Its callers are cached, so it is said once."""
+    """`NOT_FOUND`, and a line in the log unless only bindings are to be used. Callers are cached, so it is logged once."""
     if not IS_OFF:
         LOGGER.warning("the package %s has no function %s that works here: its slower Python binding is used", package, name)
     return NOT_FOUND

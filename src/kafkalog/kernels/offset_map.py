@@ -1,8 +1,8 @@
-"""The map from keys to their latest offsets that compaction builds: one flat table with open addressing.
+"""Compaction's map from keys to their latest offsets: one flat table with open addressing.
 
 A slot is three words: two of a key's 128-bit hash, and the offset plus one, 0 in a free slot. Keys themselves are not stored, so
-two with the same hash count as one. The hash is SipHash-2-4 with a secret that nobody outside knows: keys cannot be made to
-collide. Probing is linear: the slots that follow mostly lie in the cache line that was just read.
+two with the same hash count as one. The hash is SipHash-2-4 with a random secret, so keys cannot be made to collide. Probing is
+linear: the following slots are mostly in the cache line that was just read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ SECRET_WORDS = 2
 
 # The counts of a map: keys in it, and the latest offset that it covers.
 SIZE, LATEST_OFFSET = range(2)
-COUNT_FIELDS = 2
 NOT_FOUND = np.int64(-1)
 
 Words = NDArray[np.uint64]
@@ -71,7 +70,7 @@ def _last_word(data: Bytes, at: np.uint64, stop: np.uint64, size: Int) -> Word:
 
 @inline
 def hash_of(data: Bytes, start: Int, size: Int, secret: Words) -> tuple[Word, Word]:
-    """SipHash-2-4 in its form of 128 bits of data[start : start + size], which the caller has checked to be there."""
+    """SipHash-2-4 with 128 bits of data[start : start + size]; the caller has checked the range."""
     first, second = secret[0] ^ FIRST_INIT, secret[1] ^ SECOND_INIT ^ WIDE_OUTPUT
     third, fourth = secret[0] ^ THIRD_INIT, secret[1] ^ FOURTH_INIT
     at = np.uint64(start)

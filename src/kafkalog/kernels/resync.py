@@ -5,9 +5,9 @@ state after all bytes before x, started from 0 anywhere earlier,
 
     CRC state over [a, b) = R(b) ^ shift(R(a) ^ 0xFFFFFFFF, b - a)
 
-where `shift` appends zero bytes, a linear map made of at most 31 table steps. So each candidate says at once which R must stand
-behind its last byte, and waits in a list until the pass gets there. A hostile file of nothing but headers that claim 100 MiB each
-costs two or three reads of every byte, not 100 MiB for every header. Windows without a candidate are not even hashed.
+where `shift` appends zero bytes, a linear map of at most 31 table steps. So the R required after the last byte of a candidate is
+known at once, and the candidate waits in a list until the pass gets there. A hostile file of nothing but headers that claim
+100 MiB each costs two or three reads of every byte, not 100 MiB for each header. Windows without a candidate are not hashed.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ FIRST_WINDOW_BYTES: Final = 64 << 10  # most damage is one batch, so the next en
 WINDOW_BYTES: Final = 4 << 20
 CHECKPOINT_BYTES: Final = 64
 MIN_ENTRY_SIZE: Final = batch.LOG_OVERHEAD + message.MIN_MESSAGE_SIZE
-MAX_CANDIDATES: Final = WINDOW_BYTES // 8  # of one window; a denser one is taken in parts
-# Candidates that may wait at once, for each polynomial; beyond it the pass stops to look for new ones until these are decided.
+MAX_CANDIDATES: Final = WINDOW_BYTES // 8  # of one window; a denser one is processed in parts
+# Candidates that may wait at once, for each polynomial; at this number the pass looks for no new ones until these are decided.
 MAX_PENDING: Final = 2 << 20
 FIRST_PENDING: Final = 4 << 10
-# Following entries that tell whether a found one can be where it is; few, because each is one more to read ahead.
+# Following entries that decide whether a found one can be where it is; few, because each is one more to read ahead.
 MAX_WITNESSES: Final = 32
 IN_ORDER_WITNESSES: Final = 8
 MAX_CODEC_OF_BATCH: Final = 4
@@ -63,9 +63,9 @@ COLUMNS: Final = 6
 
 @dataclass(frozen=True)
 class ResyncBounds:
-    """What the neighbours of the damage allow: an entry outside of these was not written here (T-24)."""
+    """What the entries around the damage allow: an entry outside of these bounds was not written here (T-24)."""
 
-    minimum_offset: int = -1  # the last offset known good; a found entry lies above it
+    minimum_offset: int = -1  # the last offset known good; a found entry is above it
     maximum_offset: int = MAX_OFFSET  # inclusive: the next segment's first offset - 1, if there is one
     minimum_epoch: int = 0  # of the last good batch; -1 in a header means unknown and passes
     maximum_epoch: int = java.MAX_INT32
@@ -103,7 +103,7 @@ class FoundEntry:
         return self.position + self.size
 
     def may_precede(self, later: FoundEntry) -> bool:
-        """True if offsets and epochs allow `later` behind this entry in one log."""
+        """True if offsets and epochs allow `later` after this entry in one log."""
         epochs_fit = later.leader_epoch == -1 or self.leader_epoch <= later.leader_epoch
         return later.base_offset > self.last_offset and epochs_fit
 
@@ -180,7 +180,7 @@ def _header_is_plausible(data: Bytes, position: int, size: int, bounds: Ints) ->
 def scan_headers(data: Bytes, stop: int, file_stop: int, bounds: Ints, positions: Ints, sizes: Ints) -> tuple[int, int]:
     """(candidates found, first position not looked at) among the positions before `stop`; `file_stop` in coordinates of `data`.
 
-    Behind every position before `stop` there are 61 bytes, or all that is left of the file and at least 26.
+    After every position before `stop` there are 61 bytes, or all that is left of the file and at least 26.
     """
     lowest_high = np.uint64((bounds[MINIMUM_OFFSET] + 1) >> 32)
     highest_high = np.uint64(bounds[MAXIMUM_OFFSET] >> 32)
@@ -230,7 +230,7 @@ def shift(shift_tables: Tables, state: np.uint64, size: int) -> np.uint64:
 
 @kernel
 def fill_checkpoints(tables: Tables, state: np.uint64, data: Bytes, stop: int, checkpoints: States) -> None:
-    """R at every 64th byte of `data[:stop]`, of which the first is `state`."""
+    """R at every 64th byte of `data[:stop]`; the first is `state`."""
     checkpoints[0] = np.uint32(state)
     for row in range(stop // CHECKPOINT_BYTES):
         state = advance(tables, state, data, row * CHECKPOINT_BYTES, (row + 1) * CHECKPOINT_BYTES)
@@ -260,9 +260,9 @@ def admit_candidates(
     pending_count: int,
     found: Ints,
 ) -> tuple[int, int, int]:
-    """(candidates taken, pending, found): those that end in this window are decided, the others appended to `pending`.
+    """(candidates admitted, pending, found): those that end in this window are decided, the others appended to `pending`.
 
-    Columns of `pending`: position, stop, the R that must stand at stop; of `found`: position, size. Positions are the file's.
+    Columns of `pending`: position, stop, the R required at stop; of `found`: position, size. Positions are the file's.
     """
     found_count = 0
     for row in range(len(candidate_positions)):
@@ -333,7 +333,7 @@ def first_allowed(rows: Ints, row: int, bounds: Ints) -> int:
 
 
 def _count_in_order(entries: list[FoundEntry]) -> int:
-    """How many of the entries, at most, can stand behind each other in one log."""
+    """The most of these entries that can follow each other in one log."""
     counts: list[int] = []  # with the entry first, from the last entry to the first
     for row in range(len(entries) - 1, -1, -1):
         later = zip(entries[row + 1 :], reversed(counts), strict=True)
@@ -384,7 +384,7 @@ class _PendingEntries:
         self._first = self._row_from(position)
 
     def pass_window(self, window: Bytes, window_position: int, positions: Ints, sizes: Ints) -> tuple[int, Ints, Ints]:
-        """(candidates taken, found of those that waited, found of those taken); `positions` count from the window's start."""
+        """(candidates admitted, found of those waiting, found of those admitted); `positions` count from the window's start."""
         late = np.empty((len(self), 2), dtype=np.int64)
         found = np.empty((len(positions), 2), dtype=np.int64)
         if len(late) + len(found) == 0:
@@ -422,12 +422,12 @@ class _PendingEntries:
             self._rows = rows
 
     def leave_window(self, window: Bytes, position: int) -> None:
-        """Carries R on to the next window, which begins at `position` of this one."""
+        """Carry R over to the next window, which begins at `position` of this one."""
         self._state = np.uint64(state_at(self._tables, window, self._checkpoints, position) if len(self) else 0)
 
 
 class Resynchronizer:
-    """Finds entries after damage in one file; what one search read ahead serves the next, so that a whole file costs one pass.
+    """Finds entries after damage in one file; a search reuses what the one before it read ahead, so a whole file costs one pass.
 
     `read_into(position, target)` fills `target` from the file and returns the number of bytes; 0 means that the file ends there.
     """
@@ -435,7 +435,7 @@ class Resynchronizer:
     def __init__(self, read_into: ReadInto, stop: int) -> None:
         self._read_into = read_into
         self._stop = stop
-        # A header's room behind the window: the last message of a file may be shorter than the header that is gathered from it.
+        # Room for a header after the window: the last message of a file may be shorter than the header that is read from it.
         self._buffer: Bytes = np.zeros(WINDOW_BYTES + batch.HEADER_SIZE, dtype=np.uint8)
         self._positions: Ints = np.empty(MAX_CANDIDATES, dtype=np.int64)
         self._sizes: Ints = np.empty(MAX_CANDIDATES, dtype=np.int64)
@@ -458,14 +458,14 @@ class Resynchronizer:
 
     @property
     def hashed_bytes(self) -> int:
-        """How many bytes went through a checksum since the search last began anew; the fault model bounds it."""
+        """How many bytes were hashed since the search last restarted; the fault model bounds it."""
         return self._messages.hashed_bytes + self._batches.hashed_bytes
 
     def _reset(self, position: int, bounds: ResyncBounds) -> None:
         self._bounds = bounds
         self._low = position
         self._position = position
-        self._resume: int | None = None  # set while no new candidates are taken: where to go on looking for them
+        self._resume: int | None = None  # set while no new candidates are admitted: where the search for them continues
         self._window_bytes = FIRST_WINDOW_BYTES
         self._runs: list[Ints] = []
         self._messages.clear()
@@ -507,7 +507,7 @@ class Resynchronizer:
     def _is_contradicted(self, entry: FoundEntry) -> bool:
         """True if more of the following entries are in order without `entry`: it is a copy, or its offset or epoch is damaged.
 
-        One against one goes to the later: to contradict, it must lie between the lower bound and `entry`, a narrow range.
+        One against one favours the later: to contradict, it must be between the lower bound and `entry`, a narrow range.
         """
         following = self._read_following(entry)
         with_entry = 1 + _count_in_order([later for later in following if entry.may_precede(later)])
@@ -515,7 +515,7 @@ class Resynchronizer:
         return with_entry < without_entry or with_entry == without_entry == 1
 
     def _read_following(self, entry: FoundEntry) -> list[FoundEntry]:
-        """The next entries; fewer if they follow `entry` in order, as nearly always."""
+        """The next entries; fewer if they follow `entry` in order, which is nearly always so."""
         following: list[FoundEntry] = []
         previous = entry
         in_order = True
@@ -529,7 +529,7 @@ class Resynchronizer:
         return following
 
     def _pass_window(self) -> bool:
-        """Takes one more window; False if the file is at its end and nothing is undecided."""
+        """Process one more window; False at the end of the file with nothing undecided."""
         if self._resume is not None and not self._messages and not self._batches:
             self._position, self._resume = self._resume, None
         window = self._read_window()
@@ -558,7 +558,7 @@ class Resynchronizer:
         return True
 
     def _keep_found(self, late: Ints, found: Ints) -> None:
-        """Adds a run of found entries; the headers of `found` are in the window, those of `late` are read again."""
+        """Add a run of found entries; the headers of `found` are in the window, those of `late` are read again."""
         count = len(late) + len(found)
         if count == 0:
             return
@@ -583,7 +583,7 @@ class Resynchronizer:
         return window[: self._read(self._position, window)]
 
     def _read(self, position: int, target: Bytes) -> int:
-        """Fills `target` and returns its size; a file that turns out shorter ends the search there."""
+        """Fill `target` and return its size; a file that turns out shorter ends the search there."""
         view = target.data
         done = 0
         while done < len(view):

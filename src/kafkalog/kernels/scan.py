@@ -1,7 +1,7 @@
 """Find the entries of a log and read their headers into the array of an `EntryTable`.
 
 Two walks share `_read_header`: `scan_window` over whole entries in memory, and `scan_file`, which reads only the headers of a
-local file and steps over everything else. Both stop, and say why, at the first entry that cannot be followed.
+local file and skips everything else. Both stop, with a status, at the first entry that cannot be followed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ from kafkalog.format.entry_table import (
     PRODUCER_ID,
     RECORD_COUNT,
     SIZE,
-    TOTAL_SIZE,
     UNKNOWN_CONTROL,
     WRAPPER_COUNT,
 )
@@ -57,12 +56,12 @@ READ_FAILED = 7
 
 MAX_HEADER = batch.HEADER_SIZE
 CONTROL_PEEK = 128  # a transaction marker is 78 bytes, up to 81 with a delete horizon
-HEADER_REACH = 256  # what is read of an entry when the one before it was larger than a chunk: less costs as much
+HEADER_REACH = 256  # bytes read of an entry when the one before it was larger than a chunk: fewer cost as much
 
 
 @inline
 def _control_type(data: Bytes, at: Int, available: Int, fields: Ints, row: Int) -> None:
-    """Type and coordinator epoch of an uncompressed control batch's first record, as far as its bytes are at hand."""
+    """Type and coordinator epoch of an uncompressed control batch's first record, if its bytes are available."""
     fields[CONTROL_TYPE, row] = UNKNOWN_CONTROL
     fields[COORDINATOR_EPOCH, row] = -1
     stop = min(at + fields[SIZE, row], available)
@@ -182,10 +181,10 @@ def scan_window(data: Bytes, start: Int, stop: Int, position: Int, limit: Int, f
 
 @kernel
 def survey(fields: Ints, count: Int, facts: Ints) -> None:
-    """Put into `facts` what a reader wants to know of the first `count` entries, at least one, before it looks at any.
+    """Fill `facts` (`TableFacts`) for the first `count` entries, at least one.
 
     IN_ORDER: no offset is negative or not above those before it, no leader epoch goes back or is below -1. For wrappers, whose
-    first offset is not in the header, the last one stands in.
+    first offset is not in the header, the last one is used.
     """
     facts[:] = 0
     in_order = True
@@ -208,7 +207,6 @@ def survey(fields: Ints, count: Int, facts: Ints) -> None:
             first_epoch = leader_epoch if first_epoch == NO_LEADER_EPOCH else first_epoch
             epoch = max(epoch, leader_epoch)
         facts[GREATEST_LAST] = max(facts[GREATEST_LAST], last)
-        facts[TOTAL_SIZE] += fields[SIZE, row]
     facts[IN_ORDER] = in_order
     facts[FIRST_BASE] = fields[BASE_OFFSET, 0]
     facts[FIRST_EPOCH] = first_epoch
@@ -217,7 +215,7 @@ def survey(fields: Ints, count: Int, facts: Ints) -> None:
 
 @kernel
 def scan_headers(chunk: Bytes, position: Int, stop: Int, limit: Int, fields: Ints) -> tuple[Int, Int, Int]:
-    """(status, entries found, how far behind `position` the walk came) for headers within `chunk`, the bytes at `position`.
+    """(status, entries found, how far after `position` the walk came) for headers within `chunk`, the bytes at `position`.
 
     Unlike `scan_window` it needs only the headers, so it may end beyond the chunk. NEED_BYTES: the next header is not in it.
     """

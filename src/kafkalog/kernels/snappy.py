@@ -1,10 +1,10 @@
 """Snappy blocks, compressed to the same bytes as the library that Kafka's brokers and Java clients use (1.1.10).
 
-Any sequence of literals and copies that decompresses to the source is right. This one is found as that library finds it, so that
-what a partition log recompresses has the size that a broker's would have, and its segments end where a broker's would end.
+Any sequence of literals and copies that decompresses to the source is valid. This one is chosen as that library chooses it, so
+that a batch recompressed by our partition log has the size it would have on a broker, and segments end where a broker's would.
 
-A table holds, by the hash of four bytes, where these were seen last. The search looks at every position up to 16 behind the last
-copy, then in ever longer steps; a copy that was found is followed by others as long as the very next bytes are known too.
+A table holds, by the hash of four bytes, where these were last seen. The search looks at every position up to 16 after the last
+copy, then in longer and longer steps; a copy is followed by others as long as the very next bytes are known too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from ._jit import copy_bytes, inline, kernel
 from .bytes import Bytes, Int, Ints
 
-MAX_FRAGMENT: Final = 1 << 16  # what a table looks back to; a larger source is cut into fragments
+MAX_FRAGMENT: Final = 1 << 16  # how far a table looks back; a larger source is cut into fragments
 MIN_TABLE: Final = 1 << 8
 MAX_TABLE: Final = 1 << 14
 MARGIN: Final = 15  # bytes at the end that are never searched
@@ -45,7 +45,7 @@ def compress(source: memoryview) -> bytes:
 
 @kernel
 def compress_into(source: Bytes, target: Bytes, table: Ints) -> Int:
-    """The number of bytes written to `target`, which has the room that `max_compressed_size` says."""
+    """The number of bytes written to `target`, which has room for `max_compressed_size`."""
     size = np.int64(len(source))
     position = np.int64(0)
     rest = size
@@ -85,7 +85,7 @@ def _write_literal(source: Bytes, start: Int, stop: Int, target: Bytes, position
         target[position] = (size - 1) << 2
         position += 1
     else:
-        size_bytes = 1 if size <= 0x100 else 2  # a fragment has no longer ones
+        size_bytes = 1 if size <= 0x100 else 2  # a fragment has none longer
         target[position] = (_LITERAL_IN_TAG - 1 + size_bytes) << 2
         target[position + 1] = (size - 1) & 0xFF
         if size_bytes == 2:
@@ -113,7 +113,7 @@ def _write_copies(distance: Int, size: Int, target: Bytes, position: Int) -> Int
     while size >= _MAX_COPY + 4:
         position = _write_copy(distance, _MAX_COPY, target, position)
         size -= _MAX_COPY
-    if size > _MAX_COPY:  # at least four bytes have to be left, which is the least that a copy takes
+    if size > _MAX_COPY:  # at least four bytes must be left, the least that a copy can take
         position = _write_copy(distance, _MAX_COPY - 4, target, position)
         size -= _MAX_COPY - 4
     return _write_copy(distance, size, target, position)

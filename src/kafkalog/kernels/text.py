@@ -1,6 +1,6 @@
 """Pieces of text written into a byte array: words of a table, bytes, decimal numbers; and characters found in UTF-8.
 
-Each takes the place to write to and returns the place behind what it wrote; the caller has made sure of the room.
+Each takes the position to write to and returns the position after what it wrote; the caller has ensured the room.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from ._jit import copy_bytes, inline
 from .bytes import Bytes, Int, Ints
 
 MINUS = ord("-")
-ZERO = np.uint64(ord("0"))  # unsigned, as what is added to it: Numba makes a float of a mixed sum
+ZERO = np.uint64(ord("0"))  # unsigned like what is added to it: Numba turns a mixed sum into a float
 
 
 def word_table(words: Sequence[str]) -> tuple[Bytes, Ints]:
-    """The words one after the other, and where each begins; kernels take both as arguments."""
+    """The words joined, and where each begins; kernels take both as arguments."""
     sizes = [len(word.encode()) for word in words]
     return np.frombuffer("".join(words).encode(), np.uint8), np.cumsum([0, *sizes]).astype(np.int64)
 
@@ -71,9 +71,9 @@ def put_integer(out: Bytes, at: Int, value: Int) -> Int:
 
 @inline
 def find_character(data: Bytes, at: Int, stop: Int) -> tuple[Int, Any]:
-    """(bytes taken, whether they are a character) of what begins at data[at].
+    """(bytes, whether they are a character) of what begins at data[at].
 
-    A broken character is as long as its bytes could still have become one; an encoded surrogate counts as one broken character.
+    A malformed character ends where its bytes can no longer become one; an encoded surrogate counts as one malformed character.
     """
     first = np.int64(data[at])
     if first < 0x80:

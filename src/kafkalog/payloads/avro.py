@@ -1,4 +1,4 @@
-"""Avro values into Arrow, read with the schema that they were written with."""
+"""Avro values into Arrow, read with the schema they were written with."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kafkalog.errors import UsageError
 
 from .bounds import MAX_DEPTH, MAX_FIELDS, check_schema_text, schema_too_deep
 
-# What a schema registry's serializers put in front: a zero byte and the number of the schema.
+# The prefix of a schema registry's serializers: a zero byte and the number of the schema.
 PREFIX_BYTES: Final = 5
 PRIMITIVES: Final[dict[str, pa.DataType]] = {
     "boolean": pa.bool_(),
@@ -36,17 +36,20 @@ LOGICAL: Final[dict[tuple[str, str], pa.DataType]] = {
     ("long", "local-timestamp-millis"): pa.timestamp("ms"),
     ("long", "local-timestamp-micros"): pa.timestamp("us"),
 }
-# What fastavro's reader lets out of bytes that are not of the schema: ends, indices of unions and enums, text, times, sizes.
+# What fastavro's reader raises for bytes that do not follow the schema: ends, indices of unions and enums, text, times, sizes.
 UNREADABLE: Final = (EOFError, LookupError, ValueError, ArithmeticError, MemoryError, RecursionError)
 
 
 class AvroDecoder:
-    """Values of one Avro schema; with `registry_prefix` each has five bytes in front."""
+    """Values of one Avro schema; with `registry_prefix` each begins with five more bytes."""
 
     def __init__(self, schema: str, *, registry_prefix: bool = False) -> None:
         self.parsed, self.read = _prepared(schema)
         self.type = _column(self.parsed, {}).type
         self.registry_prefix = registry_prefix
+
+    def __repr__(self) -> str:
+        return f"AvroDecoder({str(self.type)[:80]})"
 
     def decode(self, values: pa.Array) -> tuple[pa.Array, NDArray[np.bool_]]:
         failed = np.zeros(len(values), np.bool_)
@@ -75,7 +78,7 @@ class AvroDecoder:
         return True
 
     def _one_by_one(self, rows: list[Any], failed: NDArray[np.bool_]) -> tuple[pa.Array, NDArray[np.bool_]]:
-        """Where a value fits Avro but not Arrow, such as a time beyond its range, only that one is left out."""
+        """Leave out only the values that are valid in Avro but not in Arrow, such as a time out of range."""
         for row, value in enumerate(rows):
             try:
                 pa.array([value], self.type)
@@ -97,7 +100,7 @@ def _prepared(schema: str) -> tuple[Any, Callable[[io.BytesIO, Any], Any]]:
 
 
 def _without_uuids(schema: Any) -> Any:
-    """The schema with uuids as the text that they are: fastavro would make objects of them that Arrow has no type for."""
+    """The schema with uuids as text: fastavro would make objects of them, for which Arrow has no type."""
     if isinstance(schema, list):
         return [_without_uuids(each) for each in schema]
     if isinstance(schema, dict):
@@ -114,7 +117,7 @@ def spell_schema(schema: str) -> str:
 
 
 class _Column(NamedTuple):
-    """The Arrow type of an Avro type, how many levels and fields it has, and whether its values may take no bytes at all."""
+    """The Arrow type of an Avro type, its levels and fields, and whether its values may take no bytes at all."""
 
     type: pa.DataType
     depth: int = 0
@@ -123,9 +126,9 @@ class _Column(NamedTuple):
 
 
 def _column(schema: Any, named: dict[str, _Column]) -> _Column:
-    """UsageError for what has no column, such as a union of two types, and for what is too deep or too wide.
+    """The column of an Avro type; UsageError if it has none, such as a union of two types, or if it is too deep or too wide.
 
-    A type that is named once and used twice is counted twice, at every level: so a short schema can have any number of fields.
+    A type that is named once and used twice is counted twice, on every level, so a short schema can have any number of fields.
     """
     if isinstance(schema, list):
         return _union(schema, named)
@@ -159,7 +162,7 @@ def _complex(schema: dict[str, Any], kind: str, named: dict[str, _Column]) -> _C
     if kind == "array":
         item = _column(schema["items"], named)
         if item.may_be_empty:
-            raise UsageError("an array of values that take no bytes: a few bytes could stand for any number of them")
+            raise UsageError("an array of values that take no bytes: a few bytes could claim any number of them")
         return _Column(pa.list_(item.type), item.depth + 1, item.fields + 1)
     if kind == "map":
         item = _column(schema["values"], named)
@@ -181,7 +184,7 @@ def _record(columns: dict[str, _Column]) -> _Column:
 
 def _decimal(precision: int, scale: int) -> pa.DataType:
     if not 1 <= precision <= 38 or not 0 <= scale <= precision:
-        raise UsageError(f"the Avro decimal({precision},{scale}) is not within decimal(1,0) and decimal(38,38)")
+        raise UsageError(f"the Avro decimal({precision},{scale}) is not between decimal(1,0) and decimal(38,38)")
     return pa.decimal128(precision, scale)
 
 
@@ -189,4 +192,4 @@ def _union(branches: list[Any], named: dict[str, _Column]) -> _Column:
     present = [branch for branch in branches if branch != "null"]
     if len(present) != 1:
         raise UsageError(f"a union of {len(present)} types has no single column: {json.dumps(branches)[:200]}")
-    return _column(present[0], named)._replace(may_be_empty=False)  # which branch it is takes a byte
+    return _column(present[0], named)._replace(may_be_empty=False)  # the number of the branch takes a byte

@@ -1,6 +1,6 @@
-"""How deep and how wide values and schemas may be: whoever parses, builds and stores nested columns does it by recursion.
+"""How deep and how wide values and schemas may be: nested columns are parsed, built and stored by recursion.
 
-What is beyond is refused before a parser sees it: a value is undecodable, a schema a UsageError.
+Anything beyond is refused before a parser sees it: a value is undecodable, a schema a UsageError.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAX_DEPTH: Final = 64  # levels of objects and arrays
-MAX_FIELDS: Final = 2000  # of a schema, at all levels together: Arrow's parser takes time by their square
+MAX_FIELDS: Final = 2000  # of a schema, on all levels together: the time of Arrow's parser grows with their square
 # A level of a schema takes up to three levels of its JSON (a type, its list of fields, a field).
 SCHEMA_JSON_DEPTH: Final = 3 * MAX_DEPTH + 3
 
@@ -28,7 +28,7 @@ STEPS[[ord("}"), ord("]")]] = -1
 
 
 def is_too_deep(text: bytes, most: int = MAX_DEPTH) -> bool:
-    """Whether JSON, or what only looks like it, has more than that many levels. As a parser sees it: up to its first fault."""
+    """Whether JSON, or what only looks like it, has more than that many levels, as a parser sees it: up to its first fault."""
     if text.count(b"{") + text.count(b"[") <= most:
         return False
     plain = without_escapes(text)
@@ -46,12 +46,12 @@ def is_too_deep(text: bytes, most: int = MAX_DEPTH) -> bool:
 
 
 def without_escapes(text: bytes) -> bytes:
-    """JSON in which every quote that is left opens or closes a string."""
+    """JSON in which every remaining quote opens or closes a string."""
     return text.replace(b"\\\\", b"").replace(b'\\"', b"")
 
 
 def too_deep(values: pa.Array, most: int = MAX_DEPTH) -> NDArray[np.bool_]:
-    """Which of these values are too deep; null is not."""
+    """Which of these values are nested too deeply; null is not."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -64,7 +64,7 @@ def too_deep(values: pa.Array, most: int = MAX_DEPTH) -> NDArray[np.bool_]:
 
 
 def count_fields(kind: pa.DataType) -> int:
-    """The fields of a type at all its levels."""
+    """The number of fields of a type, on all levels."""
     return sum(1 + count_fields(kind.field(number).type) for number in range(kind.num_fields))
 
 

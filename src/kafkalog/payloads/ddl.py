@@ -1,4 +1,4 @@
-"""Schemas as text: Spark's DDL (`id bigint, tags map<string,string>, at struct<x:double>`), or what `df.schema.json()` gives."""
+"""Schemas as text: Spark's DDL (`id bigint, tags map<string,string>, at struct<x:double>`), or the JSON of `df.schema.json()`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NAMES: Final = {kind: name for name, kind in SIMPLE.items()}
 
 
 def parse_schema(text: str) -> pa.StructType:
-    """The fields that a schema names; UsageError for what is none."""
+    """The fields of a schema; UsageError if it is not one."""
     if text.lstrip().startswith("{"):
         check_schema_text(text)
         try:
@@ -47,7 +47,7 @@ def parse_schema(text: str) -> pa.StructType:
 
 
 def spell_schema(kind: pa.StructType) -> str:
-    """The same as DDL."""
+    """The type as DDL."""
     return ", ".join(f"{_quoted(field.name)} {_spell(field.type)}" for field in kind)
 
 
@@ -71,7 +71,7 @@ def _simple(name: str) -> pa.DataType:
     known = ALIASES.get(name.lower(), name.lower())
     if known not in SIMPLE:
         allowed = ", ".join((*SIMPLE, "decimal(p,s)", "array<...>", "map<string,...>", "struct<...>"))
-        raise UsageError(f"unknown type {name!r} in the schema; there are {allowed}")
+        raise UsageError(f"unknown type {name!r} in the schema; allowed are {allowed}")
     return SIMPLE[known]
 
 
@@ -89,13 +89,13 @@ def _map(key: pa.DataType, value: pa.DataType) -> pa.DataType:
 
 def _from_json(found: Any, depth: int) -> pa.DataType:
     """A type as `df.schema.json()` writes it."""
-    if depth > MAX_DEPTH + 1:  # what is in the deepest objects and arrays
+    if depth > MAX_DEPTH + 1:  # the content of the deepest objects and arrays
         raise schema_too_deep()
     if isinstance(found, str):
         number = re.fullmatch(r"decimal\((\d+),(\d+)\)", found)
         return _decimal(int(number[1]), int(number[2])) if number else _simple(found)
     if not isinstance(found, dict) or found.get("type") not in ("struct", "array", "map"):
-        raise UsageError(f"not a type of Spark's: {json.dumps(found)[:200]}")
+        raise UsageError(f"not one of Spark's types: {json.dumps(found)[:200]}")
     try:
         if found["type"] == "array":
             return pa.list_(_from_json(found["elementType"], depth + 1))
@@ -103,11 +103,11 @@ def _from_json(found: Any, depth: int) -> pa.DataType:
             return _map(_from_json(found["keyType"], depth + 1), _from_json(found["valueType"], depth + 1))
         return pa.struct([(field["name"], _from_json(field["type"], depth + 1)) for field in found["fields"]])
     except (KeyError, TypeError) as error:
-        raise UsageError(f"not a schema of Spark's: {error!r} is missing or wrong") from None
+        raise UsageError(f"not a Spark schema: {error!r} is missing or wrong") from None
 
 
 class _Parser:
-    """Fields and types, one token after the other."""
+    """Parses fields and types token by token."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -115,7 +115,7 @@ class _Parser:
         self.at = 0
         self.depth = 0
         if not self.tokens:
-            raise UsageError("the schema is empty; write such as: id bigint, name string")
+            raise UsageError("the schema is empty; an example: id bigint, name string")
 
     def schema(self) -> pa.StructType:
         kind = self._fields("")

@@ -20,6 +20,7 @@ import math
 import re
 from dataclasses import dataclass
 from decimal import Decimal
+from reprlib import Repr
 from typing import Any
 
 from kafkalog.errors import CorruptBatch
@@ -31,9 +32,12 @@ from .messages import Message, MessageReader, messages, messages_by_type, payloa
 CONSUMER_PROTOCOL = "consumer"
 GROUP_METADATA = 2
 
+_short = Repr()
+_short.maxlevel = 2
+
 
 class UnknownRecordType(CorruptBatch):
-    """A record of a type that came after these schemas."""
+    """A record of a type newer than these schemas."""
 
     def __init__(self, type: int) -> None:
         super().__init__("payload", detail=f"unknown record type {type}")
@@ -42,19 +46,22 @@ class UnknownRecordType(CorruptBatch):
 
 @dataclass(frozen=True)
 class CoordinatorRecord:
-    """A record by Kafka's field names; `version` and `value` are None for a tombstone."""
+    """A record with Kafka's field names; `version` and `value` are None for a tombstone."""
 
     type: int
     key: dict[str, Any]
     version: int | None = None
     value: dict[str, Any] | None = None
 
+    def __repr__(self) -> str:
+        value = "tombstone" if self.value is None else f"version={self.version}, value={_short.repr(self.value)}"
+        return f"CoordinatorRecord(type={self.type}, key={_short.repr(self.key)}, {value})"
+
 
 def decode_consumer_offsets(key: bytes, value: bytes | None) -> CoordinatorRecord:
     """A record of `__consumer_offsets`: an offset commit, or the state of a classic, consumer, share or streams group.
 
-    What members of a classic consumer group subscribe to and are assigned is decoded too; bytes that are no such thing stay
-    bytes.
+    Subscriptions and assignments of the members of a classic consumer group are decoded too; bytes that are not stay bytes.
     """
     record = _decode_keyed("consumer_offsets", key, value)
     if record.type == GROUP_METADATA and record.value is not None and record.value["protocolType"] == CONSUMER_PROTOCOL:
@@ -65,12 +72,12 @@ def decode_consumer_offsets(key: bytes, value: bytes | None) -> CoordinatorRecor
 
 
 def decode_transaction_state(key: bytes, value: bytes | None) -> CoordinatorRecord:
-    """A record of `__transaction_state`: what the coordinator knows of a transactional id."""
+    """A record of `__transaction_state`: the coordinator's state of a transactional id."""
     return _decode_keyed("transaction_state", key, value)
 
 
 def decode_share_group_state(key: bytes, value: bytes | None) -> CoordinatorRecord:
-    """A record of `__share_group_state`: a snapshot or an update of what a share group has delivered."""
+    """A record of `__share_group_state`: a snapshot or an update of a share group's deliveries."""
     return _decode_keyed("share_group_state", key, value)
 
 
@@ -122,16 +129,19 @@ FRAME_VERSION = 1
 
 @dataclass(frozen=True)
 class MetadataRecord:
-    """A record by Kafka's field names; `name` is that of its type, such as TOPIC_RECORD."""
+    """A record with Kafka's field names; `name` is that of its type, such as TOPIC_RECORD."""
 
     type: int
     name: str
     version: int
     data: dict[str, Any]
 
+    def __repr__(self) -> str:
+        return f"MetadataRecord({self.name}, version={self.version}, {_short.repr(self.data)})"
+
 
 def decode_cluster_metadata(value: bytes) -> MetadataRecord:
-    """A record of KRaft's metadata log or of one of its snapshots; control records are none."""
+    """A record of KRaft's metadata log or of one of its snapshots, except control records."""
     return _decode_framed("cluster_metadata", value)
 
 
@@ -184,7 +194,7 @@ def _read_short(reader: MessageReader, what: str) -> int:
 
 # As text
 
-# The word of each type that KRaft writes, and the message that its value holds.
+# The word that Kafka's tools print for each type of KRaft, and the message in its value.
 KRAFT_TYPES = {
     control.LEADER_CHANGE: ("LeaderChange:", "LeaderChangeMessage"),
     control.SNAPSHOT_HEADER: ("SnapshotHeader", "SnapshotHeaderRecord"),
@@ -194,32 +204,40 @@ KRAFT_TYPES = {
 }
 
 
-def control_text(key: bytes | None, value: bytes | None) -> str:
-    """What follows a control record's metadata, with a space before it."""
+def decode_control_record(key: bytes | None, value: bytes | None) -> control.EndTxnMarker | dict[str, Any] | None:
+    """The end of a transaction, or the fields of one of KRaft's records; None for an unknown type, which Kafka skips."""
     control_type = control.decode_control_type(key)
     if control_type in (control.ABORT, control.COMMIT):
-        marker = control.decode_control_record(key, value)
-        assert isinstance(marker, control.EndTxnMarker)
-        return f" endTxnMarker: {'COMMIT' if marker.commit else 'ABORT'} coordinatorEpoch: {marker.coordinator_epoch}"
+        return control.decode_end_txn_marker(key, value)
     if control_type not in KRAFT_TYPES:
-        return f" controlType: UNKNOWN({control_type})"
-    word, name = KRAFT_TYPES[control_type]
+        return None
     try:
-        return f" {word} {json_text(MessageReader(value or b'').message(messages('client')[name], 0))}"
+        return MessageReader(value or b"").message(messages("client")[KRAFT_TYPES[control_type][1]], 0)
     except CorruptBatch as error:
         raise CorruptBatch("control", detail=error.detail) from None
+
+
+def control_text(key: bytes | None, value: bytes | None) -> str:
+    """The text that follows a control record's metadata, with a space before it."""
+    record = decode_control_record(key, value)
+    if isinstance(record, control.EndTxnMarker):
+        return f" endTxnMarker: {'COMMIT' if record.commit else 'ABORT'} coordinatorEpoch: {record.coordinator_epoch}"
+    control_type = control.decode_control_type(key)
+    if record is None:
+        return f" controlType: UNKNOWN({control_type})"
+    return f" {KRAFT_TYPES[control_type][0]} {json_text(record)}"
 
 
 _ESCAPES = {chr(code): f"\\u{code:04X}" for code in range(32)}
 _ESCAPES |= {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
 _TABLE = str.maketrans(_ESCAPES)
 
-# Java writes a double plainly from this power of ten up to that one.
+# Java writes a double without an exponent from this power of ten up to that one.
 PLAIN_FROM, PLAIN_TO = -3, 7
 
 
 def json_text(value: Any) -> str:
-    """Compact JSON; bytes become base64."""
+    """Compact JSON as the library that Kafka uses writes it; bytes become base64."""
     if isinstance(value, dict):
         return "{" + ",".join(f"{json_text(name)}:{json_text(each)}" for name, each in value.items()) + "}"
     if isinstance(value, list):
@@ -234,7 +252,7 @@ def json_text(value: Any) -> str:
 
 
 def java_double(value: float) -> str:
-    """`value` as Java's Double.toString has it; what is no number is a string in JSON."""
+    """`value` as Java's Double.toString writes it; NaN and infinities are strings in JSON."""
     if math.isnan(value) or math.isinf(value):
         return '"NaN"' if math.isnan(value) else '"Infinity"' if value > 0 else '"-Infinity"'
     sign = "-" if math.copysign(1.0, value) < 0 else ""

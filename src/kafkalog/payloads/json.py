@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from pyarrow import json as arrow_json
 
 from kafkalog.errors import UsageError
+from kafkalog.format.quantities import plural
 
 from .bounds import MAX_FIELDS, count_fields, too_deep, without_escapes
 
@@ -26,7 +27,7 @@ FIELD = "v"
 OPEN, CLOSE = pa.scalar(b'{"v":', pa.binary()), pa.scalar(b"}\n", pa.binary())
 NAME = re.compile(rb'"([^"]*)"\s*:')
 NOTHING = pa.scalar(b"", pa.binary())
-# A schema is inferred from the first values of a sample: up to so many bytes, and so many fields in all that is parsed for it.
+# A schema is inferred from the first values of a sample: up to this many bytes, and this many fields in everything parsed for it.
 SAMPLE_BYTES = 16 << 20
 SAMPLE_FIELDS = 100_000
 
@@ -34,8 +35,8 @@ SAMPLE_FIELDS = 100_000
 class JsonDecoder:
     """Values that are JSON objects. Each is parsed inside an object of our own, on its own line.
 
-    Broken ones cannot hide each other there: an unfinished value makes the whole text unreadable, and one that ends our object
-    and opens another gives too many rows. Then the text is halved, until the broken values are alone. A value that is nested too
+    So broken values cannot hide each other: an unfinished value makes the whole text unparsable, and one that closes our object
+    and opens another gives too many rows. The text is then halved until each broken value is alone. A value that is nested too
     deeply (`bounds`) does not reach the parser.
     """
 
@@ -48,6 +49,9 @@ class JsonDecoder:
             newlines_in_values=True,
             unexpected_field_behavior="ignore" if ignore_unknown else "error",
         )
+
+    def __repr__(self) -> str:
+        return f"JsonDecoder({plural(self.type.num_fields, 'field')})"
 
     def decode(self, values: pa.Array) -> tuple[pa.Array, NDArray[np.bool_]]:
         failed = too_deep(values)
@@ -68,11 +72,11 @@ class JsonDecoder:
         return found.take(pa.array(rows, mask=rows < 0)), failed
 
     def _parsed(self, values: pa.Array, failed: NDArray[np.bool_], rows: NDArray[np.intp]) -> list[pa.Array]:
-        """The values in pieces, in order; `rows` says where they stand."""
+        """The values in pieces, in order; `rows` are their row numbers."""
         found = parse(values, self.options)
         if found is not None:
             found = with_maps(found.cast(self.paired), self.type)
-            # JSON's null is a value like any other, but a row without fields would look like one that is missing.
+            # JSON's null is a value like any other, but as a row without fields it would look like a missing one.
             failed[rows[np.flatnonzero(found.is_null().to_numpy(zero_copy_only=False))]] = True
             return [found]
         if len(values) == 1:
@@ -86,7 +90,7 @@ class JsonDecoder:
 
 
 def parse(values: pa.Array, options: arrow_json.ParseOptions) -> pa.Array | None:
-    """All values, parsed; None if any of them does not parse."""
+    """All values, parsed; None if one of them does not parse."""
     text = pc.binary_join_element_wise(OPEN, values, CLOSE, NOTHING).buffers()[2]
     reading = arrow_json.ReadOptions(use_threads=False, block_size=text.size + 1)
     try:
@@ -108,10 +112,10 @@ def _readable(kind: pa.DataType) -> pa.DataType:
 
 
 def infer_type(sample: pa.Array) -> pa.StructType:
-    """The fields of a sample of JSON objects; UsageError where there are none. What looks like a time stays a string.
+    """The fields of a sample of JSON objects; UsageError if there are none. What looks like a time stays a string.
 
-    Of values that contradict each other, such as a number and a text in the same field, the first ones count. So do they where
-    the fields of all together are too many.
+    Where values contradict each other, such as a number and a text in the same field, the first ones count; likewise where all of
+    them together have too many fields.
     """
     merged, parsed_fields = None, 0
     for kind in _inferred(_leading(_in_utf8(sample.drop_null())), arrow_json.ParseOptions(newlines_in_values=True)):
@@ -122,13 +126,13 @@ def infer_type(sample: pa.Array) -> pa.StructType:
     if merged is None:
         raise UsageError(
             "no schema can be inferred: no value of the sample is a JSON object with fields, "
-            f"at most {MAX_FIELDS} of them; give a schema"
+            f"at most {MAX_FIELDS} of them; pass a schema"
         )
     return _plain(merged)
 
 
 def _merged(first: pa.StructType, second: pa.StructType) -> pa.StructType:
-    """The fields of both; those of the first alone where they contradict each other, or are too many."""
+    """The fields of both, or only those of the first if they contradict each other or are too many."""
     try:
         both = pa.unify_schemas([pa.schema([(FIELD, kind)]) for kind in (first, second)], promote_options="permissive")
     except (pa.ArrowTypeError, pa.ArrowInvalid):
@@ -138,7 +142,7 @@ def _merged(first: pa.StructType, second: pa.StructType) -> pa.StructType:
 
 
 def _leading(sample: pa.Array) -> pa.Array:
-    """The values to infer from: those that are neither too deep nor too large, as far as they are not too many bytes."""
+    """The values to infer from: the first SAMPLE_BYTES of those that are neither too deep nor too large."""
     sample = sample.filter(pc.less_equal(pc.binary_length(sample), SAMPLE_BYTES))
     sample = sample.filter(pa.array(~too_deep(sample)))
     sizes = np.cumsum(pc.binary_length(sample).to_numpy(zero_copy_only=False).astype(np.int64))
@@ -146,7 +150,7 @@ def _leading(sample: pa.Array) -> pa.Array:
 
 
 def _in_utf8(values: pa.Array) -> pa.Array:
-    """Those that are text at all: names of fields have to be."""
+    """The values that are UTF-8, as names of fields have to be."""
     try:
         values.cast(pa.string())
         return values
@@ -163,7 +167,7 @@ def _is_utf8(value: bytes) -> bool:
 
 
 def _inferred(values: pa.Array, options: arrow_json.ParseOptions) -> Iterator[pa.StructType]:
-    """The types of these values, as many as can be parsed together at a time."""
+    """The types of these values, parsed as many together as possible."""
     if not len(values):
         return
     found = parse(values, options) if _may_be_parsed(values) else None
@@ -185,7 +189,7 @@ def _may_be_parsed(values: pa.Array) -> bool:
 
 
 def _without_times(kind: pa.DataType) -> pa.DataType:
-    """The inferred type without guesses: what looks like a date is text."""
+    """The inferred type without Arrow's guesses: what looks like a date is text."""
     if pa.types.is_struct(kind):
         return pa.struct([(field.name, _without_times(field.type)) for field in kind])
     if pa.types.is_list(kind):
@@ -194,7 +198,7 @@ def _without_times(kind: pa.DataType) -> pa.DataType:
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    """What was always null is text. Objects that were always empty are left out: Parquet cannot store them."""
+    """The type with text for what was always null, and without objects that were always empty: Parquet cannot store them."""
     if pa.types.is_struct(kind):
         fields = [(field.name, _plain(field.type)) for field in kind]
         return pa.struct([(name, inner) for name, inner in fields if not _is_empty(inner)])
@@ -218,27 +222,27 @@ Write = Callable[[Any], str]
 
 
 class _NotAnObject(Exception):
-    """Something else stands where a map should."""
+    """Something else where a map should be."""
 
 
 class _Literal(str):
-    """A number as it is written: no digit is lost on the way."""
+    """A number as it is written, so that no digit is lost."""
 
 
 class _Object(list[tuple[str, Any]]):
-    """The fields of an object in order, also those that come twice."""
+    """The fields of an object in order, repeated ones included."""
 
 
 _parser: Final = json.JSONDecoder(object_pairs_hook=_Object, parse_float=_Literal, parse_int=_Literal, parse_constant=_Literal)
 
 
 def has_map(kind: pa.DataType) -> bool:
-    """Whether a map is anywhere in the type."""
+    """Whether the type contains a map on any level."""
     return bool(pa.types.is_map(kind)) or any(has_map(kind.field(at).type) for at in range(kind.num_fields))
 
 
 def paired_type(kind: pa.DataType) -> pa.DataType:
-    """The same with a list of pairs for each map."""
+    """The same type with a list of pairs for each map."""
     if pa.types.is_map(kind):
         return pa.list_(pa.struct([(KEY, pa.string()), (VALUE, paired_type(kind.item_type))]))
     if pa.types.is_struct(kind):
@@ -247,7 +251,7 @@ def paired_type(kind: pa.DataType) -> pa.DataType:
 
 
 def paired_values(values: pa.Array, kind: pa.StructType) -> pa.Array:
-    """The values with a list of pairs for each object that is a map; what is no JSON, or no object there, becomes JSON's null."""
+    """The values with a list of pairs for each map; what is not JSON, or has no object there, becomes JSON's null."""
     write = _writer(kind)
 
     def rewritten(value: bytes) -> bytes:
@@ -260,7 +264,7 @@ def paired_values(values: pa.Array, kind: pa.StructType) -> pa.Array:
 
 
 def _writer(kind: pa.DataType) -> Write:
-    """What writes values of this type as text, made once for all of them."""
+    """A function that writes values of this type as text."""
     if pa.types.is_map(kind):
         return _map_writer(_writer(kind.item_type))
     if pa.types.is_struct(kind):
@@ -274,7 +278,7 @@ def _map_writer(write_item: Write) -> Write:
             return "null"
         if not isinstance(value, _Object):
             raise _NotAnObject
-        # Of a key that comes twice, the last one: a map has it once.
+        # The last one of a repeated key: a map has it once.
         pairs = [f'{{"{KEY}":{_encode_text(name)},"{VALUE}":{write_item(item)}}}' for name, item in dict(value).items()]
         return f"[{','.join(pairs)}]"
 
@@ -300,7 +304,7 @@ def _list_writer(write_item: Write) -> Write:
 
 
 def _write_plain(value: Any) -> str:
-    """Anything, as it was."""
+    """Any value, unchanged."""
     if isinstance(value, _Literal):
         return value
     if isinstance(value, str):

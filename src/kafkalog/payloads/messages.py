@@ -26,6 +26,7 @@ from typing import Any
 
 from kafkalog.errors import CorruptBatch
 from kafkalog.format.java import MAX_INT32, decode_utf8
+from kafkalog.format.quantities import plural
 from kafkalog.format.varint import MAX_VARINT_SIZE, decode_uvarint
 
 ARRAY = "[]"
@@ -40,6 +41,9 @@ class Versions:
     first: int
     last: int
 
+    def __repr__(self) -> str:
+        return f"Versions({self.first}-{self.last})"
+
     def __contains__(self, version: int) -> bool:
         return self.first <= version <= self.last
 
@@ -50,7 +54,7 @@ NEWEST = 32767
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a struct. `fields` are those of its own struct, or of the elements of its array."""
+    """One field of a struct. `fields` are those of its struct, or of the elements of its array."""
 
     name: str
     type: str
@@ -62,16 +66,19 @@ class Field:
     default: Any
     fields: tuple[Field, ...]
 
+    def __repr__(self) -> str:
+        return f"Field({self.name!r}, {self.type}, {self.versions})"
+
     @property
     def element(self) -> Field:
-        """What an array is made of."""
+        """The elements of an array, as a field."""
         element_type = self.type.removeprefix(ARRAY)
         return Field(self.name, element_type, self.versions, NO_VERSIONS, NO_VERSIONS, self.flexible, -1, None, self.fields)
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One kind of message; `part` says whether it is the key or the value of a coordinator's record."""
+    """One kind of message; `part` says whether it is the key or the value of a coordinator record."""
 
     name: str
     api_key: int
@@ -79,6 +86,9 @@ class Message:
     versions: Versions
     flexible: Versions
     fields: tuple[Field, ...]
+
+    def __repr__(self) -> str:
+        return f"Message({self.name!r}, {self.versions}, {plural(len(self.fields), 'field')})"
 
 
 @cache
@@ -125,7 +135,7 @@ def _field(stored: dict[str, Any]) -> Field:
 
 
 def _versions(text: str) -> Versions:
-    """Of "3", "1-4", "2+" or "none"."""
+    """The range of "3", "1-4", "2+" or "none"."""
     if text == "none":
         return NO_VERSIONS
     first, _, last = text.partition("-")
@@ -149,12 +159,12 @@ MAX_STRING = 0x7FFF
 
 
 def payload_error(detail: str) -> CorruptBatch:
-    """`detail` is what Kafka's own decoder says of such bytes, where it says anything."""
+    """`detail` is the message of Kafka's own decoder, where it has one."""
     return CorruptBatch("payload", detail=detail)
 
 
 class MessageReader:
-    """Reads bytes from front to back."""
+    """Reads fields from the front of the bytes."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -191,7 +201,7 @@ class MessageReader:
 
     def _fixed(self, size: int) -> bytes:
         if size > self.left:
-            raise payload_error("null")  # Java's BufferUnderflowException says nothing
+            raise payload_error("null")  # Java's BufferUnderflowException has no message
         return self._advance(size)
 
     def _advance(self, size: int) -> bytes:
@@ -220,7 +230,7 @@ class _StructReader:
         self.flexible = version in message.flexible
 
     def read(self, fields: tuple[Field, ...]) -> dict[str, Any]:
-        """The fields in the order of the schema; a tagged one is there if it is not its default."""
+        """The fields in the order of the schema; a tagged one is included if it is not its default."""
         here = [field for field in fields if self.version in field.versions]
         plain = {field.name: self._value(field) for field in here if self.version not in field.tagged}
         tagged = self._tagged({field.tag: field for field in fields if field.tag >= 0}) if self.flexible else {}

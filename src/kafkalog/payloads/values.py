@@ -1,7 +1,7 @@
-"""What is in a key or value: JSON and Avro, decoded column-wise into Arrow.
+"""JSON and Avro in keys and values, decoded column-wise into Arrow.
 
-A decoder takes an array of bytes and gives an array of one fixed type. What does not decode is null there and marked, so that the
-caller can keep the bytes: nothing is lost.
+A decoder turns an array of bytes into an array of one fixed type. Values that do not decode are null there and marked, so the
+caller can keep their bytes: nothing is lost.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from kafkalog.errors import UsageError
+from kafkalog.errors import UsageError, name_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,9 +21,9 @@ FORMATS: Final = ("json", "avro")
 
 @dataclass(frozen=True)
 class PayloadSpec:
-    """How values are encoded. `schema` is DDL for JSON and Avro's own JSON for Avro; None where it is still to be inferred.
+    """How values are encoded. `schema` is DDL for JSON and Avro's own JSON for Avro; None if it is still to be inferred.
 
-    With `is_inferred` a field that the schema does not have makes a value undecodable, so that it is kept as it is.
+    With `is_inferred` a field that the schema does not have makes a value undecodable, so its bytes are kept.
     """
 
     format: str
@@ -33,29 +33,33 @@ class PayloadSpec:
 
     def __post_init__(self) -> None:
         if self.format not in FORMATS:
-            raise UsageError(f"unknown encoding of values {self.format!r}; there are {', '.join(FORMATS)}")
+            raise UsageError(f"unknown encoding of values {self.format!r}; allowed are {', '.join(FORMATS)}")
         if self.format == "avro" and self.schema is None:
-            raise UsageError("Avro needs the schema that the values were written with")
+            raise UsageError("Avro needs the schema the values were written with")
         if self.format != "avro" and self.registry_prefix:
-            raise UsageError("the prefix of a schema registry belongs to Avro")
+            raise UsageError("only Avro values have the prefix of a schema registry")
+
+    def __repr__(self) -> str:
+        schema = "to be inferred" if self.schema is None else name_text(self.schema)
+        return f"PayloadSpec({self.format!r}, schema {schema}{', inferred' if self.is_inferred else ''})"
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
 
 class Decoder(Protocol):
-    """Bytes into columns."""
+    """Turns bytes into columns."""
 
     @property
     def type(self) -> pa.DataType: ...
 
     def decode(self, values: pa.Array) -> tuple[pa.Array, NDArray[np.bool_]]:
-        """The decoded values, null where a value is null or does not decode; and where it does not."""
+        """The decoded values, null where a value is null or does not decode; and which do not."""
         ...
 
 
 def make_decoder(spec: PayloadSpec) -> Decoder:
-    """The decoder for values of that kind; UsageError for a schema that it cannot follow."""
+    """The decoder for these values; UsageError for a schema that it does not support."""
     if spec.schema is None:
         raise UsageError("the schema is not known yet; infer it from a sample first")
     if spec.format == "json":
@@ -69,7 +73,7 @@ def make_decoder(spec: PayloadSpec) -> Decoder:
 
 
 def normalised(spec: PayloadSpec) -> PayloadSpec:
-    """The same with its schema spelled in one way, so that two spellings compare equal; UsageError for one that is no schema."""
+    """The spec with its schema in one spelling, so that two spellings compare equal; UsageError if it is not a schema."""
     if spec.schema is None:
         return spec
     if spec.format == "json":
@@ -86,7 +90,7 @@ def normalised(spec: PayloadSpec) -> PayloadSpec:
 
 
 def infer_schema(spec: PayloadSpec, sample: pa.Array) -> PayloadSpec:
-    """The spec with the schema of a sample of values; only JSON says enough about itself."""
+    """The spec with the schema of a sample of values; only JSON describes itself well enough."""
     from .ddl import spell_schema
     from .json import infer_type
 

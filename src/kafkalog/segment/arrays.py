@@ -38,13 +38,13 @@ def offsets_of(column: pa.Array) -> Offsets32:
 
 
 class Constants:
-    """Hands out slices of one array per value."""
+    """Columns with the same value in every row, as slices of one array per value."""
 
     def __init__(self) -> None:
         self._arrays: dict[tuple[pa.DataType, Any], pa.Array] = {}
 
     def array(self, value: Any, kind: pa.DataType, rows: int) -> pa.Array:
-        """`rows` times `value`."""
+        """`value` in that many rows."""
         known = self._arrays.get((kind, value))
         if known is None or len(known) < rows:
             if len(self._arrays) >= MAX_CONSTANTS:
@@ -55,7 +55,7 @@ class Constants:
 
 
 def _repeated(value: Any, kind: pa.DataType, rows: int) -> pa.Array:
-    """Made of plain buffers: `pa.scalar` and `pa.array` load pandas where it is installed, which takes longer than most reads."""
+    """Built from plain buffers: `pa.scalar` and `pa.array` load pandas if it is installed, which takes longer than most reads."""
     if not pa.types.is_string(kind):
         return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(np.full(rows, value, f"i{kind.bit_width // 8}"))])
     text = value.encode()

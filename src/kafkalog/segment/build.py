@@ -1,8 +1,8 @@
 """Build the `.index` and `.timeindex` of a segment from its headers, entry for entry as Kafka's own recovery does.
 
-Recovery adds an entry at the first batch that begins more than `index.interval.bytes` behind the last one indexed (at first,
-behind the start of the file). The offset entry names that batch's last offset; the time entry, written only when it would rise,
-the greatest timestamp so far and the last offset of the first batch that has it. The greatest of all comes last.
+Recovery adds an entry at the first batch that begins more than `index.interval.bytes` after the last one indexed (at first, after
+the start of the file). The offset entry has that batch's last offset; the time entry, written only if it is higher than the last,
+has the greatest timestamp so far and the last offset of the first batch with it. The greatest of all comes last.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NOTHING: Final[Column] = np.empty(0, np.int64)
 
 
 class IndexBuilder:
-    """Takes the headers of a segment's entries in file order, table by table; then hands out its two index files."""
+    """Collects the headers of a segment's entries in file order, table by table; then encodes its two index files."""
 
     def __init__(self, base_offset: int, interval_bytes: int = DEFAULT_INTERVAL_BYTES) -> None:
         self.base_offset = base_offset
@@ -40,14 +40,14 @@ class IndexBuilder:
         self._times: list[tuple[Column, Column]] = []
 
     def add(self, entries: EntryTable) -> None:
-        """Headers with their positions in the log that the index is for."""
+        """Add headers, whose positions are those in the indexed log file."""
         if len(entries):
             offsets, times = self.next_entries(entries)
             self._offsets.append(offsets)
             self._times.append(times)
 
     def next_entries(self, entries: EntryTable) -> tuple[tuple[Column, Column], tuple[Column, Column]]:
-        """What these headers, at least one, add: offsets and positions, timestamps and offsets."""
+        """The index entries of these headers (at least one): offsets and positions, timestamps and offsets."""
         lasts = entries.last_offset
         if int(lasts.max()) - self.base_offset > MAX_RELATIVE_OFFSET:
             raise CorruptBatch(
@@ -71,7 +71,7 @@ class IndexBuilder:
         return np.array(rows, np.int64)
 
     def _running_maximum(self, timestamps: Column, lasts: Column) -> tuple[Column, Column]:
-        """For each row the greatest timestamp so far, and the last offset of the first entry that had it."""
+        """For each row the greatest timestamp so far, and the last offset of the first entry with it."""
         greatest = np.maximum.accumulate(np.maximum(timestamps, self.greatest_timestamp))
         rises = np.diff(greatest, prepend=self.greatest_timestamp) > 0
         at = np.maximum.accumulate(np.where(rises, np.arange(len(lasts)), -1))
@@ -98,7 +98,7 @@ def _joined(parts: list[tuple[Column, Column]]) -> tuple[Column, Column]:
 
 
 class IntervalBounds:
-    """What existing index files tell of the interval that they were written with: at least `lowest`, below `limit`."""
+    """Bounds of the interval that existing index files were written with: at least `lowest`, below `limit`."""
 
     def __init__(self) -> None:
         self.lowest = 0
@@ -106,7 +106,7 @@ class IntervalBounds:
         self.seen = False
 
     def narrow(self, positions: Column, indexed: NDArray[np.int32]) -> None:
-        """Take in where the entries of a log begin, and which of these its index has."""
+        """Narrow the bounds by where the entries of a log begin, and which of them its index has."""
         stops = indexed[(indexed > 0) & (indexed <= positions[-1])].astype(np.int64)
         if not len(stops) or not np.isin(stops, positions).all() or (np.diff(stops) <= 0).any():
             return
@@ -117,7 +117,7 @@ class IntervalBounds:
         self.seen = True
 
     def choose(self) -> int:
-        """The likeliest interval: the default, or the roundest number within the bounds; the default if nothing is."""
+        """The likeliest interval: the default, or the roundest number within the bounds; the default if none is."""
         if self.lowest <= DEFAULT_INTERVAL_BYTES < self.limit or self.lowest >= self.limit:
             return DEFAULT_INTERVAL_BYTES
         for step in (1 << 20, 1 << 10, 1000, 100, 10):

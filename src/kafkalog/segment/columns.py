@@ -1,4 +1,4 @@
-"""The decoded records of a group of entries, as Arrow arrays made on demand."""
+"""The decoded records of a group of entries, as Arrow arrays that are made on demand."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kafkalog.kernels.bytes import Ints
 from .arrays import Constants
 from .windows import Window, rows_of
 
-# Spark and pandas hold timestamps in microseconds; beyond this many milliseconds they cannot, and the typed column is null.
+# Spark and pandas hold timestamps in microseconds, which overflow beyond this many milliseconds: the typed column is null there.
 MAX_TIMESTAMP_MS = 9_223_372_036_854_775
 HEADERS_TYPE = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 RAW_HEADERS_TYPE = pa.list_(pa.struct([pa.field("key", pa.binary()), pa.field("value", pa.binary())]))
@@ -28,33 +28,33 @@ ASCII_END = 0x80
 NO_OFFSETS = np.zeros(1, np.int32)
 NO_BYTES = np.empty(0, np.uint8)
 BINARY = pa.binary()
-# Bytes beside the content: of a record, of a key or value with its flag, and of a record's headers.
-OFFSET_AND_TIMESTAMP, PLACE_OF_TEXT, PLACE_OF_HEADERS = 16, 5, 4
+# Bytes besides the content: of a record, of a key or value with its flag, and of a record's headers.
+OFFSET_AND_TIMESTAMP, SLOT_OF_TEXT, SLOT_OF_HEADERS = 16, 5, 4
 TIMESTAMP_TYPE = pa.timestamp("ms", tz="UTC")
 
 
 def allocate(count: int, dtype: Any) -> tuple[pa.Buffer, NDArray[Any]]:
-    """A buffer of Arrow's pool and a NumPy array on it: the pool hands freed memory out again without new page faults."""
+    """A buffer of Arrow's pool and a NumPy array on it: the pool reuses freed memory without new page faults."""
     size = np.dtype(dtype).itemsize * count
     buffer = pa.allocate_buffer(size)
     return buffer, np.frombuffer(buffer, dtype, count) if size else np.empty(0, dtype)
 
 
 def validity(valid: NDArray[Any]) -> tuple[pa.Buffer | None, int]:
-    """(bitmap, number of nulls) of flags that are 1 where a value is there; no bitmap when none is null."""
+    """(bitmap, number of nulls) of flags that are 1 where there is a value; no bitmap if nothing is null."""
     nulls = len(valid) - int(np.count_nonzero(valid))
     return (pa.py_buffer(np.packbits(valid, bitorder="little")) if nulls else None), nulls
 
 
 def allocate_offsets(count: int) -> tuple[pa.Buffer, NDArray[np.int32]]:
-    """Offsets of that many values that follow one another; the first is 0."""
+    """Arrow offsets of that many adjacent values; the first is 0."""
     buffer, offsets = allocate(count + 1, np.int32)
     offsets[0] = 0
     return buffer, offsets
 
 
 class _Texts:
-    """Room for `count` values of bytes, `size` of them together."""
+    """Room for `count` binary values with `size` bytes in all."""
 
     def __init__(self, count: int, size: int, *, is_used: bool) -> None:
         self.offsets, self.valid, self.content = NO_OFFSETS, NO_BYTES, NO_BYTES
@@ -71,7 +71,7 @@ class _Texts:
 
 @dataclass
 class Room:
-    """How much the columns of a group can take."""
+    """The capacity of the columns of a group."""
 
     records: int
     key_bytes: int
@@ -82,16 +82,16 @@ class Room:
     def size(self, wants: int) -> int:
         """Bytes of memory, if all of it is used."""
         of_record = OFFSET_AND_TIMESTAMP
-        of_record += 2 * PLACE_OF_TEXT if wants & layout.KEPT else 0
-        of_record += PLACE_OF_HEADERS if wants & layout.HEADERS else 0
+        of_record += 2 * SLOT_OF_TEXT if wants & layout.KEPT else 0
+        of_record += SLOT_OF_HEADERS if wants & layout.HEADERS else 0
         texts = self.key_bytes + self.value_bytes + 2 * self.header_bytes
-        return self.records * of_record + self.headers * 2 * PLACE_OF_TEXT + texts
+        return self.records * of_record + self.headers * 2 * SLOT_OF_TEXT + texts
 
 
 class RecordColumns:
-    """Records of one window: room for the kernels to fill, then columns.
+    """Records of one window: room that kernels fill, then columns.
 
-    Nothing in it points into the window's bytes, which can be used again while the columns live on.
+    Nothing here points into the window's bytes, which can be reused while the columns are still in use.
     """
 
     def __init__(self, window: Window, wants: int, room: Room) -> None:
@@ -132,7 +132,7 @@ class RecordColumns:
         )
 
     def close(self, payloads: Ints, columns: frozenset[str]) -> None:
-        """Make what was filled into arrays. `payloads` (rows of `kernels.layout`) are those that are in it."""
+        """Turn the filled room into arrays. `payloads` (rows of `kernels.layout`) are those that were decoded into it."""
         self.entries = payloads[layout.ENTRY]
         self.first_rows = payloads[layout.FIRST_ROW]
         self.first_offsets = payloads[layout.FIRST_OFFSET]
@@ -148,7 +148,7 @@ class RecordColumns:
         del self._keys, self._values, self._header_keys, self._header_values
 
     def used(self) -> Room:
-        """The room that was needed; asked for before `close`."""
+        """The room that was needed; call it before `close`."""
         if not self.wants & layout.KEPT:
             return Room(self.rows, 0, 0, 0, 0)
         headers = int(self._header_offsets[self.rows]) if self.wants & layout.HEADERS else 0
@@ -176,7 +176,7 @@ class RecordColumns:
         return pa.Array.from_buffers(kind, self.rows, [present, self._header_buffer], absent, children=[pairs])
 
     def column(self, name: str, constants: Constants, start: int = 0, stop: int | None = None) -> pa.Array:
-        """The column of that name: its values from row `start` to before `stop`."""
+        """The column of that name, from row `start` to before `stop`."""
         rows = range(self.rows)[start:stop]
         if name in self._arrays:
             return self._arrays[name].slice(rows.start, len(rows))
@@ -202,12 +202,12 @@ class RecordColumns:
     def _sequences(self, rows: range) -> NDArray[np.int32]:
         base = self._repeat(self.entry_table.base_sequence, rows)
         delta = self.offsets[rows.start : rows.stop] - self._repeat(self.entry_table.base_offset, rows)
-        # An offset before its batch's gets the number that Kafka's 32-bit arithmetic arrives at (`format.batch`).
+        # An offset before its batch's base offset gets the number that Kafka's 32-bit arithmetic gives (`increment_sequence`).
         sequence = np.where(delta < 0, (base + delta) % (1 << 32) - (1 << 31), (base + delta) & MAX_SEQUENCE)
         return np.where(base < 0, NO_SEQUENCE, sequence).astype(np.int32)
 
     def _repeat(self, values: NDArray[Any], rows: range) -> NDArray[Any]:
-        """One value per entry, spread over those of its records that are among `rows`."""
+        """One value per entry, repeated for each of its records among `rows`."""
         if len(rows) == self.rows:
             return np.repeat(values, self.row_counts)
         bounds = np.clip(np.append(self.first_rows, self.rows), rows.start, rows.stop)
@@ -245,13 +245,13 @@ def _is_constant(values: NDArray[Any]) -> bool:
 
 
 def codec_names(attributes: Ints) -> pa.Array:
-    """The codec's name of each entry; `unknown` for numbers that no Kafka has used."""
+    """The codec name of each entry; `unknown` for numbers that Kafka never used."""
     names = (*batch.CODEC_NAMES, "unknown", "unknown", "unknown")
     return pa.array(names).take(pa.array(attributes & batch.CODEC_MASK))
 
 
 def timestamp_types(entries: EntryTable) -> NDArray[np.int32]:
-    """-1 where the format has no timestamps (v0), else 0 (create time) or 1 (log append time)."""
+    """-1 where the format has no timestamps (v0), otherwise 0 (create time) or 1 (log append time)."""
     types = np.where(entries.attributes & batch.LOG_APPEND_TIME != 0, batch.LOG_APPEND_TIME_TYPE, batch.CREATE_TIME)
     return np.where(entries.magic == 0, batch.NO_TIMESTAMP_TYPE, types).astype(np.int32)
 

@@ -28,7 +28,7 @@ from .windows import Window, has_zero_sector, rows_of
 
 LOWEST = MIN_INT64
 HIGHEST = MAX_INT64
-# In the place of columns: of every record only offset and timestamp are kept, but all of its structure is looked at.
+# Instead of columns: only offset and timestamp of every record are kept, but its whole structure is checked.
 CHECKED = frozenset({"offset", "structure"})
 WANTS = {
     "key": layout.KEY,
@@ -37,14 +37,14 @@ WANTS = {
     "headers_raw": layout.HEADERS,
     "structure": layout.CHECK,
 }
-# What one call decodes at most, as columns; an ordinary window gives less. A single entry may give more, but then nothing else.
+# The most that one call decodes, as columns; an ordinary window needs less. A single entry may need more, but then comes alone.
 DECODED_BYTES = 64 << 20
 LIMIT_STATUSES = (layout.OVER_RECORD_LIMIT, layout.OVER_HEADERS_LIMIT)
 
 
 @dataclass(frozen=True)
 class RecordRange:
-    """Half-open ranges of offsets and of timestamps in milliseconds; HIGHEST as a stop is no bound, so it is within too."""
+    """Half-open ranges of offsets and of timestamps in milliseconds; HIGHEST as a stop is no bound and itself in the range."""
 
     start_offset: int = LOWEST
     stop_offset: int = HIGHEST
@@ -76,7 +76,7 @@ class RecordRange:
 
 @dataclass
 class EntryProblem:
-    """What is wrong with one entry of a window, or (`entry_stays`) right before one that is itself in order."""
+    """What is wrong with one entry of a window, or (`entry_stays`) directly before an entry that is itself intact."""
 
     entry: int
     error: SegmentError
@@ -85,9 +85,9 @@ class EntryProblem:
 
 @dataclass
 class DecodedWindow:
-    """The records of a window in one or more groups, and the entries that gave none because they are damaged.
+    """The records of a window in one or more groups, and the entries that have none because they are damaged.
 
-    `left` is the first entry (a row of the window) that waits for another call, since all before it is as much as one may give.
+    `left` is the first entry (a row of the window) that was left for another call, because this one reached its limit.
     """
 
     window: Window
@@ -97,9 +97,9 @@ class DecodedWindow:
 
 
 class RecordDecoder:
-    """Decodes windows, on any thread. With `stop_at_problem` nothing behind the first damaged entry is decoded.
+    """Decodes windows, on any thread. With `stop_at_problem` nothing after the first damaged entry is decoded.
 
-    With `keep_empty` there are also groups without a record, of entries that hold none.
+    With `keep_empty` there are also groups without records, of entries that hold none.
     """
 
     def __init__(
@@ -131,51 +131,51 @@ class RecordDecoder:
     ) -> DecodedWindow:
         """The records within the range of those `entries` (ascending rows of the window) that are `wanted`; all are checked.
 
-        With `leave_large` an entry that alone takes more than DECODED_BYTES is left, too: not every thread may hold one.
+        With `leave_large` an entry that alone takes more than DECODED_BYTES is left, too: threads must not all hold one.
         """
         decoded = DecodedWindow(window)
         chosen = entries if wanted is None else entries[wanted]
-        check_on_the_way = self.check_crcs and wanted is None and self._can_check_on_the_way(window)
-        if self.check_crcs and not check_on_the_way:
+        checks_in_kernel = self.check_crcs and wanted is None and self._can_check_in_kernel(window)
+        if self.check_crcs and not checks_in_kernel:
             bad = entries[~crc_matches(window, entries)]
             if len(bad):
                 chosen = self._without(bad, chosen, decoded)
         with borrowed_scratch() as scratch:
-            _Work(self, scratch, window, decoded, chosen, leave_large).run(check_crcs=check_on_the_way)
-        if decoded.left is not None:  # a checksum that does not match there is found again with what is left
+            _Work(self, scratch, window, decoded, chosen, leave_large).run(check_crcs=checks_in_kernel)
+        if decoded.left is not None:  # a wrong checksum there is found again by the next call
             decoded.problems = [problem for problem in decoded.problems if problem.entry < decoded.left]
         decoded.problems.sort(key=lambda problem: problem.entry)
         return decoded
 
     def decode_in_parts(self, window: Window, entries: NDArray[np.int64]) -> Iterator[tuple[DecodedWindow, NDArray[np.int64]]]:
-        """All of these entries in as many calls as they need: each part, good until the next, with the entries that are done."""
+        """All of these entries in as many calls as needed: each part, valid until the next, with its entries."""
         while len(entries):
             decoded = self.decode(window, entries)
             done = len(entries) if decoded.left is None else int(np.searchsorted(entries, decoded.left))
             yield decoded, entries[:done]
-            decoded.groups.clear()  # whoever still holds the part must not hold its records while the next one is decoded
+            decoded.groups.clear()  # a caller that still holds the part must not hold its records while the next one is decoded
             entries = entries[done:]
 
-    def _can_check_on_the_way(self, window: Window) -> bool:
-        """Whether the kernel that decodes can check as well, which is faster by the time that a walk through memory takes."""
+    def _can_check_in_kernel(self, window: Window) -> bool:
+        """Whether the decoding kernel can check too, which saves a pass over the memory."""
         return not window.facts.legacy_count and native.crc32c_function() != native.NOT_FOUND
 
     def keep(self, group: RecordColumns, payloads: Ints, decoded: DecodedWindow) -> None:
-        """Take what was decoded of these payloads; their window and arena are used again afterwards."""
+        """Keep what was decoded of these payloads; their window and arena are reused afterwards."""
         if group.rows or (self.keep_empty and payloads.shape[1]):
             self.expectation.learn(group, payloads)
             group.close(payloads, self.columns)
             decoded.groups.append(group)
 
     def _without(self, bad: NDArray[np.int64], chosen: NDArray[np.int64], decoded: DecodedWindow) -> NDArray[np.int64]:
-        """What is left to decode when the checksums of `bad` do not fit."""
+        """What is left to decode when the checksums of `bad` do not match."""
         for entry in bad[:1] if self.stop_at_problem else bad:
             decoded.problems.append(EntryProblem(int(entry), crc_error(decoded.window, int(entry))))
         return chosen[chosen < bad[0]] if self.stop_at_problem else np.setdiff1d(chosen, bad, assume_unique=True)
 
 
 def _wants(columns: frozenset[str]) -> int:
-    """What these columns take of a record beside its offset and timestamp."""
+    """What these columns need of a record besides its offset and timestamp."""
     wants = 0
     for name in columns:
         wants |= WANTS.get(name, 0)
@@ -183,7 +183,7 @@ def _wants(columns: frozenset[str]) -> int:
 
 
 def crc_matches(window: Window, entries: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether the stored checksum of each entry fits its bytes."""
+    """Whether the stored checksum of each entry matches its bytes."""
     if not window.facts.legacy_count:
         return _batches_match(window, entries)
     legacy = window.table.magic[entries] < 2
@@ -206,7 +206,7 @@ def _messages_match(window: Window, entries: NDArray[np.int64]) -> NDArray[np.bo
 
 
 def _all_messages_match(window: Window, starts: Ints, stops: Ints, crcs: Ints) -> bool:
-    """Whether one checksum over all of them proves every message right; False if they do not lie side by side, or one is not."""
+    """Whether one checksum over all of them proves every message intact; False if they are not adjacent, or one is damaged."""
     if (starts[1:] != stops[:-1]).any():
         return False
     expected = expected_crc32(digit_tables(), window.data, starts, stops, crcs)
@@ -216,9 +216,9 @@ def _all_messages_match(window: Window, starts: Ints, stops: Ints, crcs: Ints) -
 def _batches_match(window: Window, entries: NDArray[np.int64]) -> NDArray[np.bool_]:
     function = native.crc32c_function()
     if function:
-        fits = np.empty(len(entries), np.bool_)
-        check_batches(function, window.data, window.table.fields, entries, window.position, fits)
-        return fits
+        matching = np.empty(len(entries), np.bool_)
+        check_batches(function, window.data, window.table.fields, entries, window.position, matching)
+        return matching
     view = window.data.data
     table = rows_of(window.entries, entries)
     starts = table.position - window.position
@@ -229,7 +229,7 @@ def _batches_match(window: Window, entries: NDArray[np.int64]) -> NDArray[np.boo
 
 
 def entry_place(window: Window, entry: int) -> dict[str, Any]:
-    """Where an entry is, as the keyword arguments of a SegmentError."""
+    """The place of an entry, as keyword arguments of a SegmentError."""
     header = window.table.header(entry)
     return {
         "file": window.file,
@@ -246,21 +246,21 @@ def entry_bytes(window: Window, entry: int) -> Bytes:
 
 
 def crc_error(window: Window, entry: int) -> SegmentError:
-    """A checksum that does not fit; a zeroed sector inside the entry tells a torn write from bytes that changed at rest."""
+    """The error for a wrong checksum; a zeroed sector inside the entry means a torn write, not bytes that changed at rest."""
     data = entry_bytes(window, entry)
     header = window.table.header(entry)
     if has_zero_sector(data, header.position):
-        return CorruptBatch("torn-write", **entry_place(window, entry), detail="its checksum does not fit either")
+        return CorruptBatch("torn-write", **entry_place(window, entry), detail="its checksum does not match either")
     found = crc32c(data.data[batch.CRC_START :]) if header.magic == 2 else crc32(data.data[message.CRC_START :])
     return CorruptBatch("crc", **entry_place(window, entry), expected=header.crc, found=found)
 
 
 class _TooLarge(Exception):
-    """A payload that has to wait until it is the only large one."""
+    """A payload that must wait until it is the only large one."""
 
 
 class _Work:
-    """The decoding of one window, in as many groups of columns as its records need."""
+    """Decodes one window into as many groups of columns as its records need."""
 
     def __init__(
         self,
@@ -303,7 +303,7 @@ class _Work:
         self.decoded.left = int(self.payloads[layout.ENTRY, first])
 
     def _new_group(self, first: int) -> RecordColumns | None:
-        """None if there is no memory for the payload that it begins with, which is then a problem of that entry."""
+        """None if there is no memory for its first payload, which is then a problem of that entry."""
         room = self.decoder.expectation.room(self.window.table, self.payloads, first, self.decoder.wants)
         try:
             return RecordColumns(self.window, self.decoder.wants, room)
@@ -314,14 +314,14 @@ class _Work:
             return None
 
     def _drop(self, number: int, error: SegmentError) -> None:
-        """The entry of this payload gives no records."""
+        """The entry of this payload has no records, because of `error`."""
         self.payloads[layout.STATE, number] = layout.DROPPED
         self.decoded.problems.append(EntryProblem(int(self.payloads[layout.ENTRY, number]), error))
         if self.decoder.stop_at_problem:
             self.stop = number
 
     def _fill(self, group: RecordColumns, number: int, tools: Ints) -> int:
-        """Decode payloads from `number` on; the number of the first one that is not in the group."""
+        """Decode payloads from `number` on; returns the number of the first one that is not in the group."""
         columns, headers = group.kernel_columns()
         while True:
             status, number, group.rows = kernel.decode(
@@ -358,7 +358,7 @@ class _Work:
         return kind(layout.REASON_OF[status], **entry_place(self.window, entry))
 
     def _make_ready(self, number: int) -> SegmentError | None:
-        """Decompress what the kernel left, or say what is wrong with it."""
+        """Decompress a payload that the kernel left, or return what is wrong with it."""
         entry, _, start, stop = self.payloads[:4, number].tolist()
         magic = int(self.window.table.magic[entry])
         try:
@@ -371,7 +371,7 @@ class _Work:
         return None
 
     def _decompress(self, entry: int, magic: int, payload: memoryview) -> int:
-        """How many bytes the payload gave; they are at the start of the arena."""
+        """The size of the decompressed payload, which is at the start of the arena."""
         codec = int(self.window.table.attributes[entry]) & batch.CODEC_MASK
         limit = self.decoder.limits.decompressed_bytes
         while True:
@@ -395,7 +395,7 @@ class _Work:
             raise LimitExceeded("memory-limit", **place) from error
 
     def _wrapped(self, entry: int, start: int, stop: int, magic: int) -> tuple[int, int]:
-        """Where the compressed value of a wrapper message lies."""
+        """Start and stop of the compressed value of a wrapper message."""
         status, _, _, value_start, value_size = message_parts(self.window.data, start, stop, magic)
         if status != layout.OK or value_size < 0:
             raise CorruptBatch("record-structure", **entry_place(self.window, entry), detail="a wrapper message without a value")

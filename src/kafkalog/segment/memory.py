@@ -27,7 +27,7 @@ MAX_KEPT = 8
 
 
 class DecodeScratch:
-    """The arena for one decompressed payload, and what libzstd keeps; for one thread at a time."""
+    """The arena for one decompressed payload, and the context of libzstd; for one thread at a time."""
 
     def __init__(self) -> None:
         self.enlarge_arena(ARENA_BYTES)
@@ -37,7 +37,7 @@ class DecodeScratch:
         self.arena: Bytes = np.empty(size, np.uint8)
 
     def tools(self, payload_limit: int, *, check_crcs: bool) -> Ints:
-        """What `kernels.decode` is given to work with."""
+        """C functions and limits for `kernels.decode`."""
         zstd = native.zstd_function()
         if zstd and self._zstd_context is None:
             self._zstd_context = native.ZstdContext()
@@ -55,7 +55,7 @@ _free: list[DecodeScratch] = []
 
 @contextmanager
 def borrowed_scratch() -> Iterator[DecodeScratch]:
-    """A scratch that nobody else uses meanwhile."""
+    """A scratch for this thread alone, kept for the next one afterwards."""
     try:
         scratch = _free.pop()
     except IndexError:
@@ -65,14 +65,14 @@ def borrowed_scratch() -> Iterator[DecodeScratch]:
         _free.append(scratch)
 
 
-# A group of about this many bytes is worth its overhead, and one more than it is split.
+# A group of about this many bytes is worth its overhead; a larger one is split.
 GROUP_BYTES = 8 << 20
 SLACK = 1.125
 
 
 @dataclass
 class Expectation:
-    """What came out of a byte of log in the last group: a guess, which only the number of groups depends on."""
+    """The output per byte of log in the last group: a guess that affects only the number of groups."""
 
     payload: float = 2.0
     keys: float = 0.5
@@ -81,10 +81,10 @@ class Expectation:
     header_bytes: float = 0.25
 
     def room(self, entries: EntryTable, payloads: Ints, first: int, wants: int) -> Room:
-        """Room for the payloads from `first` on, or some of them; for that one in any case, if its size is known."""
+        """Room for the payloads from `first` on, or some of them; always for the first, if its size is known."""
         total, greatest, records = expect(entries.fields, payloads, first)
         known_records, known = _known(entries, payloads, first)
-        # The kernel begins a payload only if all of it fits, whatever it is.
+        # The kernel begins a payload only if all of it fits, whatever it contains.
         reserve = max(min(int(greatest * max(self.payload, 1.0)), GROUP_BYTES), known)
         scale = min(total * SLACK, GROUP_BYTES / max(self.values, self.keys, self.payload, 1.0))
         most_records = max(int(scale * self.payload) + min(reserve, GROUP_BYTES), GROUP_BYTES) // batch.MIN_RECORD_SIZE
@@ -98,7 +98,7 @@ class Expectation:
         )
 
     def learn(self, group: RecordColumns, payloads: Ints) -> None:
-        """From a group that was filled from these payloads."""
+        """Update the guess from a group that was filled from these payloads."""
         stored = max(int(group.window.table.size[payloads[layout.ENTRY]].sum()), 1)
         self.payload = max(int((payloads[layout.STOP] - payloads[layout.START]).sum()), 1) / stored
         used = group.used()
@@ -107,7 +107,7 @@ class Expectation:
 
 
 def least_room(entries: EntryTable, payloads: Ints, number: int, wants: int) -> Room:
-    """What the payload needs by itself, if it is decompressed or never was compressed; less than that if it is not yet."""
+    """The room that the payload needs alone if it is decompressed or was never compressed; otherwise less than it needs."""
     records, content = _known(entries, payloads, number)
     return Room(
         records=records,
@@ -119,7 +119,7 @@ def least_room(entries: EntryTable, payloads: Ints, number: int, wants: int) -> 
 
 
 def _known(entries: EntryTable, payloads: Ints, number: int) -> tuple[int, int]:
-    """(records, bytes of their contents) that a payload holds at most, if it is decompressed or never was compressed."""
+    """(records, bytes of their contents) that a payload holds at most if it is decompressed or was never compressed."""
     entry = int(payloads[layout.ENTRY, number])
     size = int(payloads[layout.STOP, number] - payloads[layout.START, number])
     if entries.magic[entry] < 2:

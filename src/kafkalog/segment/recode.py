@@ -1,8 +1,8 @@
-"""Entries written anew: v0 and v1 messages as v2 batches, batches with another codec, records in other batches.
+"""Rewritten entries: v0 and v1 messages as v2 batches, batches with another codec, records in other batches.
 
 Offsets and timestamps stay. So does what brokers, coordinators and idempotent producers rely on: control and empty batches are
-not touched, and of a batch that has a producer or a delete horizon, or from which compaction took records, only the compression
-may change. Windows go in and bytes come out; where batches are cut does not depend on the windows.
+not touched, and only the compression may change of a batch that has a producer or a delete horizon, or from which compaction
+removed records. Windows go in and bytes come out; where batches are cut does not depend on the windows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .decode import DecodedWindow, RecordDecoder, RecordRange, entry_place
 from .encode import BATCH_BYTES, BatchFields, EncodeOptions, encode_batches
 from .windows import Window
 
-KEPT, COMPRESSED_ANEW, ENCODED_ANEW = range(3)
+KEPT, RECOMPRESSED, REENCODED = range(3)
 COLUMNS = frozenset({"offset", "timestamp_ms", "key", "value", "headers_raw"})
 UNTOUCHABLE = batch.CONTROL | batch.TRANSACTIONAL | batch.DELETE_HORIZON
 
@@ -41,7 +41,7 @@ EpochsAt = Callable[[Ints], Ints]
 
 @dataclass(frozen=True)
 class Recoding:
-    """What is wanted of the batches. Without a codec each keeps its own; without `batch_bytes`, its bounds.
+    """How batches are rewritten. Without a codec each keeps its own; without `batch_bytes`, its bounds.
 
     Single messages have no bounds: they are gathered into batches of the producer's default size.
     """
@@ -51,16 +51,16 @@ class Recoding:
     batch_bytes: int | None = None
 
     def actions(self, entries: EntryTable) -> NDArray[np.int64]:
-        """What is done with each entry, told from the headers; one with its own codec at a level may come out as it was."""
+        """What is done with each entry, by its header; recompressed with its own codec at a level, it may come out unchanged."""
         attributes = entries.attributes
         control_or_empty = (attributes & batch.CONTROL != 0) | (entries.record_count == 0)
         other_codec = self.codec is not None and (attributes & batch.CODEC_MASK != self.codec)
         again = self.level is not None and (attributes & batch.CODEC_MASK != codecs.NONE)
-        actions = np.where(other_codec | again, COMPRESSED_ANEW, KEPT)
+        actions = np.where(other_codec | again, RECOMPRESSED, KEPT)
         if self.batch_bytes is not None:
-            actions = np.where(_is_free(entries), ENCODED_ANEW, actions)
+            actions = np.where(_is_free(entries), REENCODED, actions)
         actions = np.where(control_or_empty, KEPT, actions)
-        return np.where(entries.magic < 2, ENCODED_ANEW, actions).astype(np.int64)
+        return np.where(entries.magic < 2, REENCODED, actions).astype(np.int64)
 
 
 def _is_free(entries: EntryTable) -> NDArray[np.bool_]:
@@ -71,17 +71,20 @@ def _is_free(entries: EntryTable) -> NDArray[np.bool_]:
 
 
 class _Kind(NamedTuple):
-    """What consecutive entries have to have in common to be written together."""
+    """What consecutive entries must have in common to be written together."""
 
     action: int
-    codec: int  # that they get
+    codec: int  # of the result
     append_time: bool
     leader_epoch: int
-    is_set: bool  # compressed v0 or v1 sets, which become a batch each unless another size is wanted
+    is_set: bool  # compressed v0 or v1 sets, which become a batch each unless another size is requested
 
 
 class Gatherer:
-    """Holds rows back until there are many, and the last batch of them until it is known what follows it."""
+    """Holds rows back until there are many, and their last batch until the next rows are known.
+
+    So where batches are cut depends only on the rows, not on the pieces in which they come.
+    """
 
     def __init__(self, encode: Encode) -> None:
         self.encode = encode
@@ -90,7 +93,7 @@ class Gatherer:
         self._bytes = 0
 
     def add(self, table: pa.Table) -> Iterator[bytes]:
-        """The batches that are complete now."""
+        """The batches that are now complete."""
         self._held.append(table)
         self._rows += table.num_rows
         self._bytes += table.nbytes
@@ -108,11 +111,11 @@ class Gatherer:
 
     def _hold(self, table: pa.Table) -> None:
         self._held = [table]
-        self._rows = 0  # enough more have to come before it is worth another look
+        self._rows = 0  # not worth encoding again before enough more rows have come
         self._bytes = 0
 
     def finish(self) -> Iterator[bytes]:
-        """The batches of all that is left."""
+        """The batches of the remaining rows."""
         held, self._held = self._held, []
         self._rows = self._bytes = 0
         if held:
@@ -120,17 +123,17 @@ class Gatherer:
 
 
 def record_count(encoded: bytes) -> int:
-    """How many records a v2 batch says it holds."""
+    """The record count in the header of a v2 batch."""
     return int.from_bytes(encoded[batch.RECORDS_COUNT_POSITION : batch.HEADER_SIZE], "big")
 
 
 class Recoder:
-    """Takes the windows of a segment in order and gives out its new bytes."""
+    """Turns the windows of a segment, in order, into its new bytes."""
 
     def __init__(self, recoding: Recoding, limits: Limits, epochs_at: EpochsAt) -> None:
         self.recoding = recoding
         self.limits = limits
-        self.epochs_at = epochs_at  # of v0 and v1 entries, which do not say
+        self.epochs_at = epochs_at  # for v0 and v1 entries, which have none
         self.decoder = RecordDecoder(RecordRange(), limits, COLUMNS, check_crcs=True, stop_at_problem=True)
         self.constants = Constants()
         self._kind: _Kind | None = None
@@ -138,18 +141,18 @@ class Recoder:
         self._gatherer: Gatherer | None = None
 
     def recode(self, window: Window) -> Iterator[bytes | memoryview]:
-        """New bytes as far as they are certain, some of them in the window; SegmentError at damage, after what precedes it."""
+        """New bytes as far as they are final, some of them views of the window; SegmentError at damage, after all before it."""
         entries = window.entries
         actions = self.recoding.actions(entries)
         start = 0
         while start < window.count:
-            decoded = self.decoder.decode(window, np.arange(start, window.count), actions[start:] == ENCODED_ANEW)
+            decoded = self.decoder.decode(window, np.arange(start, window.count), actions[start:] == REENCODED)
             stop = window.count if decoded.left is None else decoded.left
             if decoded.problems:
                 stop = decoded.problems[0].entry
             rows = _DecodedRows(decoded, self.constants)
             for first, last, kind in self._runs(entries[start:stop], actions[start:stop]):
-                if kind.action == ENCODED_ANEW:
+                if kind.action == REENCODED:
                     yield from self._gather(kind, rows.table(start + first, start + last, each_begins=kind.is_set))
                 else:
                     yield from self.finish()
@@ -159,7 +162,7 @@ class Recoder:
             start = stop
 
     def finish(self) -> Iterator[bytes]:
-        """What is still held, at the end of a segment."""
+        """The bytes still held, at the end of a segment."""
         gatherer, self._gatherer, self._kind, self._last_time = self._gatherer, None, None, None
         if gatherer is not None:
             yield from gatherer.finish()
@@ -169,7 +172,7 @@ class Recoder:
             return
         old = entries.magic < 2
         attributes = entries.attributes
-        is_encoded = actions == ENCODED_ANEW
+        is_encoded = actions == REENCODED
         columns = (
             actions,
             np.where(is_encoded, attributes & batch.CODEC_MASK if self.recoding.codec is None else self.recoding.codec, 0),
@@ -192,7 +195,7 @@ class Recoder:
         yield from self._gatherer.add(self._cut_by_time(table) if kind.append_time else table)
 
     def _cut_by_time(self, table: pa.Table) -> pa.Table:
-        """A batch has one append time: another one begins where it changes."""
+        """Begin a new batch where the append time changes: a batch has only one."""
         times = table.column("timestamp_ms").to_numpy()
         begins = np.asarray(table.column("batch_start").to_numpy()).copy()
         if len(times):
@@ -215,10 +218,10 @@ class Recoder:
             yield window.data.data[int(starts[0]) : int(stops[-1])]
             return
         for number, (start, stop) in enumerate(zip(starts.tolist(), stops.tolist(), strict=True), first):
-            yield self._compressed_anew(window, number, window.data.data[start:stop])
+            yield self._recompressed(window, number, window.data.data[start:stop])
 
-    def _compressed_anew(self, window: Window, entry: int, stored: memoryview) -> bytes:
-        """A batch with its records compressed by the codec that is wanted; all else of it stays."""
+    def _recompressed(self, window: Window, entry: int, stored: memoryview) -> bytes:
+        """A batch with its records compressed by the requested codec and everything else unchanged."""
         attributes = int(window.entries.attributes[entry])
         records = self._decompressed(window, entry, attributes & batch.CODEC_MASK, stored[batch.HEADER_SIZE :])
         codec = self.recoding.codec if self.recoding.codec is not None else attributes & batch.CODEC_MASK
@@ -257,12 +260,12 @@ class _DecodedRows:
         self.row_starts = np.concatenate([[0], np.cumsum(counts)])
 
     def table(self, first: int, last: int, *, each_begins: bool) -> pa.Table:
-        """The records of the entries from `first` to before `last`; where `each_begins`, an entry becomes a batch of its own."""
-        at, behind = np.searchsorted(self.entries, [first, last]).tolist()
-        start, stop = int(self.row_starts[at]), int(self.row_starts[behind])
+        """The records of the entries from `first` to before `last`; with `each_begins` every entry becomes a batch of its own."""
+        at, after = np.searchsorted(self.entries, [first, last]).tolist()
+        start, stop = int(self.row_starts[at]), int(self.row_starts[after])
         assert self.rows is not None
         table = self.rows.slice(start, stop - start)
         begins = np.zeros(stop - start, np.bool_)
         if each_begins:
-            begins[self.row_starts[at:behind] - start] = True
+            begins[self.row_starts[at:after] - start] = True
         return table.append_column("batch_start", pa.array(begins))

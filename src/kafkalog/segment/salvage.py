@@ -1,4 +1,4 @@
-"""Walk a damaged segment and keep every intact entry: behind each damage, find where the next one begins."""
+"""Walk a damaged segment and keep every intact entry: after each damage, find where the next entry begins."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from .windows import SegmentWalk, Window, WindowBuffers
 
 
 class Placement(Protocol):
-    """What the layer above knows of an entry's neighbours."""
+    """Where entries may be, as the layer above knows it from adjacent entries."""
 
     def misplaced(self, table: EntryTable, file: str) -> list[tuple[int, SegmentError]]:
-        """Rows that cannot stand where they are; the others count as seen from now on."""
+        """Rows that cannot be where they are; the others count as seen from now on."""
         ...
 
     def bounds(self) -> ResyncBounds:
-        """What an entry behind the last one seen may look like."""
+        """Bounds for an entry after the last one seen."""
         ...
 
 
 @dataclass
 class SalvagedWindow:
-    """Intact entries of a window (rows of its table), and the damage found up to its end."""
+    """Intact entries of a window (rows of its table), and the damage up to its end."""
 
     window: Window | None
     entries: NDArray[np.int64]
@@ -52,7 +52,7 @@ class SalvageWalk:
 
     @cached_property
     def resynchronizer(self) -> Resynchronizer:
-        """Made at the first damage: it takes some memory, and most segments have none."""
+        """Created at the first damage: it takes some memory, and most segments have none."""
         return Resynchronizer(self.source.read_into, self.stop)
 
     def windows(self, buffers: WindowBuffers) -> Iterator[SalvagedWindow]:
@@ -62,7 +62,7 @@ class SalvageWalk:
             for window in walk.windows(buffers):
                 salvaged, lost_at = self._sift(window)
                 if lost_at is not None:
-                    salvaged.problems.append(self._resume_behind(*lost_at))
+                    salvaged.problems.append(self._resume_after(*lost_at))
                     restarted = True
                 yield salvaged
                 if restarted:
@@ -72,10 +72,10 @@ class SalvageWalk:
             self.position = walk.position
             if walk.problem is None:
                 return
-            yield SalvagedWindow(None, np.empty(0, np.int64), [self._resume_behind(walk.problem, self.placement.bounds())])
+            yield SalvagedWindow(None, np.empty(0, np.int64), [self._resume_after(walk.problem, self.placement.bounds())])
 
     def _sift(self, window: Window) -> tuple[SalvagedWindow, tuple[SegmentError, ResyncBounds] | None]:
-        """The intact entries up to the first damage whose length cannot be trusted, and that damage with what may follow it."""
+        """The intact entries up to the first damage with an untrusted length, and that damage with bounds for what follows."""
         matches = crc_matches(window, np.arange(window.count))
         problems: list[SegmentError] = []
         lost: SegmentError | None = None
@@ -106,11 +106,11 @@ class SalvageWalk:
         return found is not None and found.position == after
 
     def _hidden_entries(self, window: Window, row: int) -> ResyncBounds | None:
-        """The offsets of intact entries that a damaged one swallowed, because its length is wrong and ends at a later boundary.
+        """Bounds of intact entries inside a damaged one, whose wrong length ends at a later boundary; None if there are none.
 
-        Only offsets that are missing between the two count: an entry stored inside a value stays what it is, a value.
+        Only offsets that are missing between the two count: an entry stored inside a value remains a value.
         """
-        stop, following = self._boundary_behind(window, row)
+        stop, following = self._boundary_after(window, row)
         last = int(window.entries.last_offset[row])
         if last + 1 >= following:
             return None
@@ -124,7 +124,7 @@ class SalvageWalk:
             return None
         return bounds
 
-    def _boundary_behind(self, window: Window, row: int) -> tuple[int, int]:
+    def _boundary_after(self, window: Window, row: int) -> tuple[int, int]:
         """The position where the entry after this one begins, by its length, and the first offset there."""
         if row + 1 < window.count:
             following = window.entries.header(row + 1)
@@ -134,7 +134,7 @@ class SalvageWalk:
         return after, found.base_offset if found is not None else self.placement.bounds().maximum_offset + 1
 
     def _chains_to_the_end(self, found: FoundEntry, bounds: ResyncBounds) -> bool:
-        """With nothing behind to bear witness, a swallowed entry counts only if it and its followers end where the file does."""
+        """Whether the found entry and those after it end where the file does: without a later entry, only that proves it."""
         while found.stop < self.stop:
             following = find_next_entry(self.source.read_into, found.stop, self.stop, bounds)
             if following is None or following.position != found.stop:
@@ -142,9 +142,9 @@ class SalvageWalk:
             found = following
         return True
 
-    def _resume_behind(self, error: SegmentError, bounds: ResyncBounds) -> SegmentError:
-        """Move on to the next intact entry; the error with the length of what is left out."""
-        if error.reason == "zero-tail":  # looked at to the end already, without reading its holes
+    def _resume_after(self, error: SegmentError, bounds: ResyncBounds) -> SegmentError:
+        """Continue at the next intact entry; returns the error with the length of what is left out."""
+        if error.reason == "zero-tail":  # already checked to the end, without reading its holes
             self.position = self.stop
             return error
         found = self.resynchronizer.find(error.position + 1, bounds)

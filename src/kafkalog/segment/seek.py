@@ -1,4 +1,4 @@
-"""Where to begin in a segment for an offset, with the offset index as a hint that is never believed."""
+"""Where to begin in a segment for an offset, with the offset index as a hint that is never trusted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .decode import crc_matches
 from .windows import Window
 
 MAX_INDEX_BYTES = 64 << 20
-TRIES = 2  # the last entry that an index names may be cut by the end that the caller knows
+TRIES = 2  # the last entry that an index names may extend beyond the end that the caller knows
 
 
 def seek_position(
@@ -29,9 +29,9 @@ def seek_position(
 ) -> int:
     """The position of an entry that does not begin after `offset`; 0 unless the index names one whose bytes prove it.
 
-    An index may be missing, torn or another segment's. What it points at counts only if a whole entry with a valid checksum
-    begins there, with a first offset (v0/v1: a last one) of at most `offset`: every entry before it is then below `offset` too.
-    The entry lies before `stop`: a broker may have appended and indexed more since the caller learned where the file ends.
+    An index may be missing, torn or another segment's. A position counts only if a whole entry with a valid checksum begins
+    there, with a first offset (v0/v1: a last one) of at most `offset`: every entry before it is then below `offset` too.
+    The entry ends before `stop`: a broker may have appended and indexed more since the caller saw where the file ends.
     """
     stop = source.size if stop is None else min(stop, source.size)
     if index_path is None or offset <= base_offset:

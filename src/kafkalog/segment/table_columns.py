@@ -1,4 +1,4 @@
-"""The columns of a table that records are made of, slice by slice, as the encoding kernels take them."""
+"""The columns of a table to encode, slice by slice, as the encoding kernels take them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MILLISECONDS = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_0
 
 
 class SliceScratch:
-    """Arrays that are used again for slice after slice: memory that is new costs more than what is written to it here."""
+    """Arrays that are reused for slice after slice: new memory costs more than what is written to it here."""
 
     def __init__(self) -> None:
         self._arrays: dict[str, NDArray[Any]] = {}
@@ -41,13 +41,13 @@ class SliceScratch:
         return self._arrays[name][:count]
 
     def counted(self, first: int, count: int) -> Ints:
-        """`count` numbers from `first` on."""
+        """The numbers from `first` on."""
         if len(self._zero_based) < count:
             self._zero_based = np.arange(count, dtype=np.int64)
         return np.add(self._zero_based[:count], first, out=self.ints("counted", count))
 
     def starts(self, name: str, array: pa.Array) -> Ints:
-        """Where the elements of bytes, text or lists begin, and where the last one ends."""
+        """Where the elements of a binary, text or list array begin, and where the last one ends."""
         if not len(array):
             return NO_INTS
         is_wide = array.type.id in WIDE
@@ -61,7 +61,7 @@ class SliceScratch:
 
 
 class TableColumns:
-    """The columns that count; see `encode.encode_batches`. The arrays of a slice are gone when the next is asked for."""
+    """The columns that are encoded; see `encode.encode_runs`. The arrays of a slice are valid until the next is requested."""
 
     def __init__(self, table: pa.Table | pa.RecordBatch, base_offset: int | None, is_control: bool) -> None:
         self.rows: int = table.num_rows
@@ -88,7 +88,7 @@ class TableColumns:
         return kernel.Columns(*map(_read_only, arrays))
 
     def batch_starts(self, start: int, stop: int) -> Bytes:
-        """1 for each row that begins a batch; nothing where no row has to."""
+        """1 for each row that begins a batch; empty if the table does not say."""
         flags = NO_FLAGS
         if self.batch_start is not None:
             wanted = pc.fill_null(_one_array("batch_start", self.batch_start, start, stop, pa.bool_()), False)
@@ -116,7 +116,7 @@ class TableColumns:
             factor, divisor = MILLISECONDS[kind.unit]
             values = _int_values(array)
             if factor > 1 and len(values) and max(-int(values.min()), int(values.max())) > MAX_INT64 // factor:
-                raise UsageError("column timestamp holds times that milliseconds in 64 bits cannot say")
+                raise UsageError("column timestamp holds times beyond milliseconds in 64 bits")
             values = values * factor // divisor
         else:
             raise UsageError(f"column timestamp is {kind}; allowed are timestamps, and integers (milliseconds)")
@@ -154,7 +154,7 @@ class TableColumns:
 
 
 def _read_only(array: NDArray[Any]) -> Any:
-    """Arrow's arrays are read-only, ours are not: kernels would be compiled anew for every mixture."""
+    """A read-only view. Arrow's arrays are read-only and ours are not: kernels would be compiled for every mixture."""
     array = array.view()
     array.flags.writeable = False
     return array
@@ -173,7 +173,7 @@ def _find_column(table: pa.Table | pa.RecordBatch, *names: str) -> pa.ChunkedArr
 
 
 def _one_array(name: str, column: pa.ChunkedArray, start: int, stop: int, kind: pa.DataType) -> pa.Array:
-    """Rows of a column as one array of `kind`, or of one whose buffers say the same; 64-bit kinds take any number of bytes."""
+    """Rows of a column as one array of `kind`, or of a type with the same buffers; 64-bit kinds hold any number of bytes."""
     part = column.slice(start, stop - start)
     if part.num_chunks == 1 and _is_like(part.type, kind):
         return part.chunk(0)
@@ -203,7 +203,7 @@ def _cast(name: str, array: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArr
     try:
         return array.cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise UsageError(f"column {name} is {array.type}, which cannot be taken as {kind}: {error}") from None
+        raise UsageError(f"column {name} is {array.type}, which cannot be converted to {kind}: {error}") from None
 
 
 def _flags_if_null(array: pa.Array) -> Bytes:
@@ -211,14 +211,14 @@ def _flags_if_null(array: pa.Array) -> Bytes:
 
 
 def _valid_flags(array: pa.Array) -> Bytes:
-    """1 for each element of an array with nulls that is none."""
+    """1 for each element that is not null, of an array with nulls."""
     start = array.offset % 8
     bits = np.frombuffer(array.buffers()[0], np.uint8)[array.offset // 8 : (array.offset + len(array) + 7) // 8]
     return np.unpackbits(bits, bitorder="little")[start : start + len(array)]
 
 
 def _int_values(array: pa.Array) -> Ints:
-    """The stored numbers, whatever lies under nulls."""
+    """The stored numbers, arbitrary ones under nulls."""
     return np.frombuffer(array.buffers()[1], np.int64)[array.offset : array.offset + len(array)] if len(array) else NO_INTS
 
 

@@ -1,4 +1,4 @@
-"""Walk a segment in windows of whole entries, and say what is wrong where the walk ends."""
+"""Walk a segment in windows of whole entries, and explain where the walk ends."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkalog.errors import CorruptBatch, LimitExceeded, Limits, SegmentError, StorageError, TornTail
+from kafkalog.errors import CorruptBatch, LimitExceeded, Limits, SegmentError, StorageError, TornTail, name_text
 from kafkalog.format.batch import LOG_OVERHEAD, MAGIC_POSITION
 from kafkalog.format.entry_front import FRONT_SIZE, SMALLEST_ENTRY, peek_length
 from kafkalog.format.entry_table import FACT_COUNT, EntryTable, TableFacts
 from kafkalog.format.java import MAX_INT32
+from kafkalog.format.quantities import plural, size_text
 from kafkalog.kernels import scan
 from kafkalog.kernels.bytes import Bytes
 from kafkalog.storage.store import ByteSource
 
 WINDOW_BYTES = 4 << 20
-TABLE_ENTRIES = (1 << 15) - 24  # no power of two: columns 256 KiB apart would all fall into the same few cache lines
+TABLE_ENTRIES = (1 << 15) - 24  # not a power of two: columns 256 KiB apart would all fall into the same few cache lines
 HEADER_CHUNK = 4096
 SECTOR = 512
 ZERO_CHUNK = 1 << 20
@@ -36,11 +37,11 @@ def rows_of(table: EntryTable, entries: NDArray[np.int64]) -> EntryTable:
 
 @dataclass
 class Window:
-    """Whole entries of one file: their bytes, and their headers, with positions in the file."""
+    """Whole entries of one file: their bytes and their headers, with positions in the file."""
 
     file: str
     position: int
-    data: Bytes  # empty once they have been let go
+    data: Bytes  # empty once they are released
     table: EntryTable  # may have room for more entries than `count`
     count: int
     size: int = field(init=False)
@@ -48,22 +49,26 @@ class Window:
     def __post_init__(self) -> None:
         self.size = len(self.data)
 
+    def __repr__(self) -> str:
+        entries = plural(self.count, "entry", "entries")
+        return f"Window({name_text(self.file)}, {entries}, {size_text(self.size)} at byte {self.position})"
+
     @property
     def entries(self) -> EntryTable:
         return self.table[: self.count]
 
     @cached_property
     def facts(self) -> TableFacts:
-        """What `scan.survey` says of the entries, at least one."""
+        """What `scan.survey` says about the entries (at least one)."""
         facts = np.empty(FACT_COUNT, np.int64)
         scan.survey(self.table.fields, self.count, facts)
         return TableFacts(*facts.tolist())
 
 
 class WindowBuffers:
-    """Buffers that windows borrow and give back, so that reads allocate a few and touch them again and again.
+    """Buffers that windows borrow and return, so that reads allocate a few and reuse them.
 
-    The last one given back is the first taken: it lies in the caches of the core that just used it.
+    The last one returned is the first reused: it is in the caches of the core that just used it.
     """
 
     _free_data: ClassVar[list[Bytes]] = []  # of WINDOW_BYTES each
@@ -87,22 +92,21 @@ class WindowBuffers:
         return EntryTable.with_room(TABLE_ENTRIES)
 
     def let_go(self, window: Window) -> None:
-        """The bytes of the window are no longer needed."""
+        """Return the bytes of a window that are no longer needed."""
         data = window.data.base if window.data.base is not None else window.data
         window.data = NO_BYTES
         if data.size == WINDOW_BYTES and len(self._free_data) < MAX_FREE:
             self._free_data.append(data)
 
     def give_back(self, window: Window) -> None:
-        """Neither are its headers."""
+        """Return its bytes and headers."""
         self.let_go(window)
         if len(window.table) == TABLE_ENTRIES and len(self._free_tables) < MAX_FREE:
             self._free_tables.append(window.table)
 
 
 class SegmentWalk:
-    """The entries of `source[start:stop]` in order. After the iteration, `problem` tells why it ended before `stop`, if it did,
-    and `position` where."""
+    """The entries of `source[start:stop]` in order. If the walk ends before `stop`, `problem` says why and `position` where."""
 
     def __init__(self, source: ByteSource, start: int, stop: int, limits: Limits) -> None:
         self.source = source
@@ -132,7 +136,7 @@ class SegmentWalk:
             status, count, at = scan.scan_window(data, 0, have, position, self.limits.batch_bytes, table.fields)
             if status != scan.NEED_BYTES or position + have >= self.stop:
                 break
-            if count:  # the entry cut by the end of the window opens the next one
+            if count:  # the entry that the window's end cuts begins the next window
                 status = scan.TABLE_FULL
                 break
             data, size = self._grow(data, position)
@@ -144,12 +148,12 @@ class SegmentWalk:
     def _grow(self, data: Bytes, position: int) -> tuple[Bytes, int]:
         """A buffer that holds the whole entry at `position`, whose length is within the limit."""
         length = peek_length(data.data)
-        # Bytes that a file which shrinks no longer gives may say anything.
+        # If the file shrinks meanwhile, the buffer may hold anything.
         size = LOG_OVERHEAD + (length if length is not None and length >= 0 else MAX_INT32)
         return (np.empty(size, np.uint8) if size > len(data) else data), size
 
     def headers(self) -> Iterator[EntryTable]:
-        """Tables of headers only; what lies between them is not read where that pays."""
+        """Tables of headers only; the bytes between them are not read where that is faster."""
         descriptor = self.source.fileno()
         if descriptor is not None:
             yield from self._headers_of_file(descriptor)
@@ -166,14 +170,14 @@ class SegmentWalk:
             if count:
                 yield table[:count]
             if status == scan.READ_FAILED:
-                self.source.read(self.position, HEADER_CHUNK)  # raises the error that belongs to it
+                self.source.read(self.position, HEADER_CHUNK)  # raises the matching error
                 raise StorageError(f"{self.source.path}: cannot read at byte {self.position}", file=self.source.path)
             if status not in (scan.END, scan.TABLE_FULL):
                 self.problem = explain_stop(self.source, self.position, self.stop, status, self.limits)
                 return
 
     def _headers_by_ranges(self) -> Iterator[EntryTable]:
-        """For stores where each read is a request: read through small gaps, ask anew behind large ones."""
+        """For stores where each read is a request: read through small gaps, and send a new request after large ones."""
         chunk_bytes = self.source.minimum_gap
         while self.position < self.stop:
             table = EntryTable.with_room(TABLE_ENTRIES)
@@ -199,7 +203,7 @@ class SegmentWalk:
 
 
 def explain_stop(source: ByteSource, position: int, stop: int, status: int, limits: Limits) -> SegmentError:
-    """The error that belongs to the status of a walk; the file is looked at again to tell a tail from damage."""
+    """The error for the status of a walk; the file is read again to distinguish a tail from damage."""
     length = stop - position
     front = source.read(position, min(FRONT_SIZE, length))
     stored = peek_length(front)
@@ -208,7 +212,7 @@ def explain_stop(source: ByteSource, position: int, stop: int, status: int, limi
         if is_zero(source, position, stop):
             return TornTail("zero-tail", **place, at_tail=True)
         return CorruptBatch("torn-write", **place, found="zeros where an entry should begin")
-    # As Kafka's own reader: a length that reaches beyond the file ends it, whatever else the bytes say.
+    # As in Kafka's own reader, a length that reaches beyond the file ends it, whatever the other bytes say.
     if status == scan.NEED_BYTES or (stored is not None and stored + LOG_OVERHEAD > length):
         wanted = f"{stored + LOG_OVERHEAD} bytes" if stored is not None else f"an entry of at least {SMALLEST_ENTRY} bytes"
         return TornTail("torn", **place, at_tail=True, expected=wanted, found=f"{length} bytes")
@@ -230,7 +234,7 @@ def is_zero(source: ByteSource, start: int, stop: int) -> bool:
 
 
 def has_zero_sector(data: Bytes, position: int) -> bool:
-    """Whether an aligned 512-byte sector inside the entry is all zeros: the mark of a write that reached the disk by halves."""
+    """Whether an aligned 512-byte sector inside the entry is all zeros: the sign of a write that reached the disk in part."""
     first = -position % SECTOR
     sectors = data[first : first + (len(data) - first) // SECTOR * SECTOR]
     return bool(len(sectors)) and not sectors.reshape(-1, SECTOR).any(axis=1).all()

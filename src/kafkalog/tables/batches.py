@@ -1,4 +1,4 @@
-"""The `batches` table: headers only, unless a column asks for more."""
+"""The `batches` table: reads headers only, unless a column needs more."""
 
 from __future__ import annotations
 

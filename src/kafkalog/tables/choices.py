@@ -1,4 +1,4 @@
-"""What callers may give for topics, partitions, columns and times, made into one form; UsageError for anything else."""
+"""Topics, partitions, columns and times as callers may pass them, converted to one form; UsageError for anything else."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 from kafkalog.errors import UsageError
 
-# One name stands for a list of it.
+# A single name or number stands for a list of one.
 Names = str | Sequence[str]
 Numbers = int | Sequence[int]
-# Milliseconds since 1970, a time, a day (its first moment), or either as ISO 8601; what has no time zone is UTC.
+# Milliseconds since 1970, a time, a day (its start), or either as ISO 8601; without a time zone it is UTC.
 Time = int | str | date | datetime
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -31,7 +31,7 @@ def several_names(argument: str, given: Names | None) -> list[str] | None:
 
 
 def several_numbers(argument: str, given: Numbers | None) -> list[int] | None:
-    """The numbers of `partitions`; a plain number is one."""
+    """The numbers of `partitions`; a plain number is a list of one."""
     if given is None:
         return None
     numbers = list(given) if isinstance(given, Iterable) and not isinstance(given, str | bytes) else [given]
@@ -39,7 +39,7 @@ def several_numbers(argument: str, given: Numbers | None) -> list[int] | None:
 
 
 def whole_number(argument: str, given: Any, allowed: str = "allowed is a whole number") -> int:
-    """The number, whichever library's it is."""
+    """The number as an int, also if it is one of NumPy's."""
     try:
         if isinstance(given, bool):
             raise TypeError
@@ -49,7 +49,7 @@ def whole_number(argument: str, given: Any, allowed: str = "allowed is a whole n
 
 
 def milliseconds(argument: str, given: Time) -> int:
-    """Milliseconds since 1970; what has no time zone is UTC."""
+    """Milliseconds since 1970; without a time zone it is UTC."""
     if isinstance(given, str):
         return _of_text(argument, given)
     if isinstance(given, datetime):
@@ -66,7 +66,7 @@ def _of_text(argument: str, given: str) -> int:
     try:
         return _of_moment(datetime.fromisoformat(given))
     except ValueError:
-        text = f"{argument}={given!r} is no time: write 2026-01-31, 2026-01-31T12:00:00Z, or milliseconds since 1970"
+        text = f"{argument}={given!r} is not a time: write 2026-01-31, 2026-01-31T12:00:00Z, or milliseconds since 1970"
         raise UsageError(text) from None
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from kafkalog.errors import Limits, StorageError, UsageError
-from kafkalog.format.quantities import name_text, plural, size_text
+from kafkalog.errors import Limits, StorageError, UsageError, name_text
+from kafkalog.format.quantities import plural, size_text
 from kafkalog.kernels._jit import announce_compilation
 from kafkalog.log.checks.finding import Finding
 from kafkalog.log.checks.run import check_partitions

@@ -14,8 +14,8 @@ from kafkalog.segment.arrays import Constants
 
 from .schemas import record_batch
 
-# More than a window usually has. A batch on the disk can hold 38 million records within the limits, and what is made of them here
-# and by those who read it takes many times the memory of the records themselves.
+# More than a window usually has. A batch on disk can hold 38 million records within the limits, and the columns that we and our
+# callers make of them take many times the memory of the records themselves.
 BATCH_ROWS = 1 << 18
 
 
@@ -30,7 +30,7 @@ def record_batches(
 def iter_record_batches(
     partitions: Iterable[Partition], schema: pa.Schema, options: ReadOptions, report: ReadReport
 ) -> Iterator[tuple[pa.RecordBatch, int]]:
-    """The same, each with the offset behind its last record."""
+    """The same, each with the offset after its last record."""
     constants = Constants()
     for found in read_records(partitions, options, report):
         for start in range(found.start, found.stop, BATCH_ROWS):
@@ -38,7 +38,7 @@ def iter_record_batches(
             arrays = [_column(found, name, constants, start, stop) for name in schema.names]
             yield record_batch(arrays, schema, stop - start), int(found.columns.offsets[stop - 1]) + 1
             del arrays
-        del found  # or these records would be in memory beside the next ones
+        del found  # or these records would stay in memory with the next ones
 
 
 def _column(found: RecordSlice, name: str, constants: Constants, start: int, stop: int) -> pa.Array:

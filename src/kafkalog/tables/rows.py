@@ -1,4 +1,4 @@
-"""Tables of few rows, gathered as plain values: segments, index entries, transactions, producers, epochs, findings."""
+"""The small tables, built row by row: segments, index entries, transactions, producers, epochs, findings."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ INDEX_KINDS = {"index": "offset", "timeindex": "time", "txnindex": "transaction"
 
 
 def row_batches(rows: Iterable[Row], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Rows as Arrow batches; a column that a row does not have is null."""
+    """Rows as Arrow batches; a column that a row lacks is null."""
     remaining = (_as_text(row) for row in rows)
     while chunk := list(islice(remaining, CHUNK_ROWS)):
         yield pa.RecordBatch.from_pylist(chunk, schema=schema) if len(schema) else record_batch([], schema, len(chunk))
@@ -46,7 +46,7 @@ def place(partition: Partition) -> Row:
 
 
 def _unread(options: ReadOptions, report: ReadReport) -> ReadReport | None:
-    """Where files that cannot be read are noted; None: they are errors."""
+    """The report that notes unreadable files; None if they are errors."""
     return None if options.on_damage == "strict" else report
 
 
@@ -94,7 +94,7 @@ def _content(partition: Partition, stored: StoredFile, options: ReadOptions, rep
 
 
 def _reject(error: SegmentError, stored: StoredFile, options: ReadOptions, report: ReadReport) -> None:
-    """An index or snapshot file that cannot be read: raise, or report it as a whole."""
+    """Raise for a malformed index or snapshot file, or report the whole file."""
     error = type(error)(
         error.reason,
         file=stored.path,

@@ -13,7 +13,7 @@ from kafkalog.segment.columns import HEADERS_TYPE, RAW_HEADERS_TYPE, TIMESTAMP_T
 
 @dataclass(frozen=True)
 class Column:
-    """One column; `default` says whether it is there when no columns are named."""
+    """One column; `default` says whether it is included when no columns are named."""
 
     name: str
     type: pa.DataType
@@ -29,6 +29,9 @@ class Table:
     row: str
     needs: str
     columns: tuple[Column, ...]
+
+    def __repr__(self) -> str:
+        return f"Table({self.name!r}, {len(self.columns)} columns)"
 
     @property
     def default_columns(self) -> list[str]:
@@ -250,7 +253,7 @@ def find_table(name: str) -> Table:
 
 
 def record_batch(arrays: Sequence[pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBatch:
-    """An Arrow batch of these columns; without any it still has its rows, so that they can be counted."""
+    """An Arrow batch of these columns; without any it still has its rows, so they can be counted."""
     if arrays:
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
     return pa.RecordBatch.from_struct_array(pa.StructArray.from_buffers(pa.struct([]), rows, [None]))

@@ -27,7 +27,7 @@ from kafkalog.log.rebuild import RebuildOptions, SideFileBuilder
 from kafkalog.log.replacing import Replacement
 from kafkalog.log.report import ReadReport
 from kafkalog.segment.build import IndexBuilder
-from kafkalog.segment.recode import COMPRESSED_ANEW, ENCODED_ANEW, KEPT, Recoder, Recoding
+from kafkalog.segment.recode import KEPT, RECOMPRESSED, REENCODED, Recoder, Recoding
 from kafkalog.segment.windows import SegmentWalk, WindowBuffers
 from kafkalog.storage.fs import Buffer, Fs, LocalFs
 from kafkalog.storage.local import LocalStore
@@ -171,8 +171,8 @@ class _Conversion:
             for table in self._headers(segment):
                 actions = np.bincount(self.recoding.actions(table), minlength=3)
                 result.to_keep += int(actions[KEPT])
-                result.to_compress += int(actions[COMPRESSED_ANEW])
-                result.to_encode += int(actions[ENCODED_ANEW])
+                result.to_compress += int(actions[RECOMPRESSED])
+                result.to_encode += int(actions[REENCODED])
                 result.entries += len(table)
                 result.size += int(table.size.sum())
                 _count_formats(table, result.formats)
