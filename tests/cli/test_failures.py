@@ -20,7 +20,7 @@ from kafkalog.cli.render.target import open_target, refuse_kafka_file
 from kafkalog.errors import CodecMissing, CorruptBatch, LimitExceeded, NoLogs, StorageError, UsageError
 from kafkalog.log.report import ReadReport
 from tests.cli.runner import COMMAND, Run, batch_of, own_lines, run_child, write_topic
-from tests.conftest import require
+from tests.conftest import NOBODY, require, require_root
 
 SENSORS = ("--topic", "sensors", "--columns", "offset", "--format", "csv")
 
@@ -263,6 +263,33 @@ def test_an_output_file_keeps_the_permissions_of_the_one_it_replaces(tmp_path: P
     assert target.stat().st_mode & 0o777 == 0o640
     assert link.is_symlink()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "out"]
+
+
+def test_an_output_file_that_root_writes_belongs_to_the_owner_of_the_one_it_replaces_or_of_its_folder(tmp_path: Path) -> None:
+    require_root()
+    os.chown(tmp_path, NOBODY, NOBODY)
+    for name in ("new", "old"):
+        target = tmp_path / name
+        if name == "old":
+            target.write_text("before")
+            os.chown(target, 1234, 1234)
+            target.chmod(0o600)
+        with open_target(str(target)) as sink:
+            sink.write(b"after")
+    owners = {path.name: (path.stat().st_uid, path.stat().st_gid) for path in tmp_path.iterdir()}
+    assert owners == {"new": (NOBODY, NOBODY), "old": (1234, 1234)}
+    assert (tmp_path / "old").stat().st_mode & 0o777 == 0o600
+
+
+def test_after_an_error_nothing_of_an_output_file_is_left_and_the_old_one_stays(tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    target.write_text("old")
+    with pytest.raises(BrokenPipeError), open_target(str(target)) as sink:
+        sink.write(b"new")
+        assert sorted(path.name.partition(".out")[1] for path in tmp_path.iterdir()) == ["", ".out"]
+        raise BrokenPipeError
+    assert target.read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def test_output_can_be_a_device(run: Run, logs: Path) -> None:

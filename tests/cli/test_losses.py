@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from kafkalog.format.names import segment_file_name
-from kafkalog.storage.local import LocalFile, LocalStore, storage_error
+from kafkalog.storage.failures import read_error
+from kafkalog.storage.local import LocalFile, LocalStore
 from tests.builders.small_logs import made_batch, read_offsets, write_segment
 from tests.tasks.test_salvage import damaged, tree
 
@@ -177,7 +178,7 @@ def test_of_a_log_that_cannot_be_opened_salvage_leaves_no_empty_partition(
 
     def refuse(store: LocalStore, path: str) -> LocalFile:
         if path.startswith(str(data / "orders-0")):
-            raise storage_error(path, "opening failed", PermissionError(errno.EACCES, "no"))
+            raise read_error(path, "opening failed", PermissionError(errno.EACCES, "no"))
         return opened(store, path)
 
     with monkeypatch.context() as patched:

@@ -19,7 +19,7 @@ from kafkalog.spark.errors import SparkSourceError
 from kafkalog.spark.ingestion import lease, manifest, object_target
 from kafkalog.spark.ingestion.lease import LEASE, Lease
 from kafkalog.spark.ingestion.manifest import CommitLog, run_name, staging_folder
-from kafkalog.spark.ingestion.object_target import LeaseSlot, ObjectTarget, PlainRequests
+from kafkalog.spark.ingestion.object_target import ObjectSlot, ObjectTarget, PlainRequests
 from kafkalog.spark.ingestion.target import open_target
 from kafkalog.storage.object_store import filesystem_of_uri
 from kafkalog.storage.s3 import S3Requests
@@ -85,14 +85,14 @@ def opened(place: str) -> ObjectTarget:
 
 
 def test_a_dead_run_blocks_nobody_though_its_process_number_exists_again(logs: Path, place: str, bucket: server.Bucket) -> None:
-    Lease(LeaseSlot(opened(place)), place).take()  # of this very host and process, and nobody renews it
+    Lease(ObjectSlot(opened(place)), place).take()  # of this very host and process, and nobody renews it
     begin = time.monotonic()
     assert take(logs, place).records == RECORDS
     assert time.monotonic() - begin >= lease.LEASE_SECONDS
 
 
 def test_a_live_run_with_the_same_host_and_process_is_not_robbed(logs: Path, place: str, bucket: server.Bucket) -> None:
-    with Lease(LeaseSlot(opened(place)), place).held():
+    with Lease(ObjectSlot(opened(place)), place).held():
         with pytest.raises(SparkSourceError, match=rf"{BUSY} \(process {os.getpid()} on {socket.gethostname()}, since 20"):
             take(logs, place)
         assert keys(bucket, place) == [LEASE]
@@ -101,7 +101,7 @@ def test_a_live_run_with_the_same_host_and_process_is_not_robbed(logs: Path, pla
 
 def test_a_damaged_lease_expires_like_any_other(place: str, bucket: server.Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lease, "LEASE_SECONDS", 0.1)
-    slot = LeaseSlot(opened(place))
+    slot = ObjectSlot(opened(place))
     for content in (
         b"",
         b"{}",
@@ -118,7 +118,7 @@ def test_a_damaged_lease_expires_like_any_other(place: str, bucket: server.Bucke
 
 
 def test_of_many_that_wait_for_a_dead_run_one_goes_on(place: str, bucket: server.Bucket) -> None:
-    leases = [Lease(LeaseSlot(opened(place)), place) for _ in range(4)]
+    leases = [Lease(ObjectSlot(opened(place)), place) for _ in range(4)]
     leases[0].take()
     ended: list[str] = []
     all_ended = threading.Event()
@@ -259,6 +259,35 @@ def test_a_commit_whose_answer_was_lost_is_published(
     assert take(logs, place).commit == 1
 
 
+def test_a_renewal_whose_answer_was_lost_for_good_does_not_lose_the_lease() -> None:
+    class LossySlot:
+        """Writes, and then does not answer once."""
+
+        is_atomic = True
+        stored: tuple[bytes, str] | None = None
+        is_lossy = False
+
+        def read(self) -> tuple[bytes, str] | None:
+            return self.stored
+
+        def write(self, content: bytes, tag: str | None) -> str | None:
+            if (None if self.stored is None else self.stored[1]) != tag:
+                return None
+            self.stored = content, content.hex()
+            if self.is_lossy:
+                self.is_lossy = False
+                raise StorageError("timed out")
+            return content.hex()
+
+    slot = LossySlot()
+    held = Lease(slot, "s3://logs")
+    held.take()
+    slot.is_lossy = True
+    with pytest.raises(StorageError):
+        held.renew()
+    assert held.renew()
+
+
 def test_uploads_of_killed_runs_are_aborted_and_no_others(logs: Path, place: str, bucket: server.Bucket) -> None:
     def begin(key: str) -> str:
         bucket.client.create_multipart_upload(Bucket="logs", Key=key)
@@ -371,7 +400,7 @@ def test_of_two_that_take_the_lease_of_a_plain_store_at_once_at_most_one_has_it(
     plain: ObjectTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = PlainRequests.put
-    other = Lease(LeaseSlot(plain), "")
+    other = Lease(ObjectSlot(plain), "")
 
     def put(requests: PlainRequests, key: str, content: bytes, tag: str | None) -> str | None:
         monkeypatch.setattr(PlainRequests, "put", real)
@@ -382,4 +411,4 @@ def test_of_two_that_take_the_lease_of_a_plain_store_at_once_at_most_one_has_it(
 
     monkeypatch.setattr(object_target.PlainRequests, "put", put)
     with pytest.raises(SparkSourceError, match="KAFKALOG_TARGET_BUSY"):
-        Lease(LeaseSlot(plain), "").take()
+        Lease(ObjectSlot(plain), "").take()

@@ -17,8 +17,8 @@ from kafkalog.spark.errors import SparkSourceError
 from kafkalog.spark.ingestion import manifest
 from kafkalog.spark.ingestion import task_writing as writing
 from kafkalog.spark.ingestion.local_target import LocalTarget
-from kafkalog.spark.ingestion.places import NAME_BYTES
 from kafkalog.spark.ingestion.task_writing import Edition, file_name, topic_folder
+from kafkalog.storage.unfinished import NAME_BYTES
 from tests.builders.small_logs import made_batch, write_segment
 from tests.conftest import unavailable
 from tests.spark.ingested import check_manifest, data_files, read_logs, read_table, take, write_orders
@@ -302,7 +302,7 @@ def test_a_run_that_published_and_could_not_move_its_files_says_so(
     logs: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*arguments: object, **folders: object) -> None:
-        raise OSError(errno.ENOSPC, "full")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "rename", full)
     with pytest.raises(SparkSourceError, match=r"KAFKALOG_STORAGE: .*No space left .*; commit 1 is published all the same"):

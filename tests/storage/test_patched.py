@@ -10,10 +10,9 @@ import pytest
 import kafkalog
 from kafkalog.errors import StorageError, UsageError
 from kafkalog.format.reference import Record, encode_batch
-from kafkalog.storage.local import LocalFile, LocalStore
-from kafkalog.storage.patched import STEP, PatchedSource
+from kafkalog.storage.local import SECTOR_BYTES, LocalFile, LocalStore, PatchedSource
 
-BAD_START, BAD_STOP = 2 * STEP, 3 * STEP
+BAD_START, BAD_STOP = 2 * SECTOR_BYTES, 3 * SECTOR_BYTES
 
 
 @pytest.fixture
@@ -53,8 +52,8 @@ def test_zeros_stand_in_for_a_sector_that_cannot_be_read(partition: Path) -> Non
         found = source.read(0, source.size)
         assert source.read(BAD_START + 10, 5) == bytes(5)
     stored = file.read_bytes()
-    assert found == stored[:BAD_START] + bytes(STEP) + stored[BAD_STOP:]
-    assert failures == [(BAD_START, STEP)]
+    assert found == stored[:BAD_START] + bytes(SECTOR_BYTES) + stored[BAD_STOP:]
+    assert failures == [(BAD_START, SECTOR_BYTES)]
 
 
 @pytest.mark.usefixtures("bad_sector")

@@ -15,14 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.errors import StorageError
-from kafkalog.storage import making
-from kafkalog.storage.beside import name_beside
+from kafkalog.storage import ownership
 from kafkalog.storage.fs import Fs, LocalFs
 from kafkalog.storage.lock import broker_lock
-from kafkalog.storage.making import current_umask
-from kafkalog.storage.ownership import Ownership, Pattern
+from kafkalog.storage.ownership import Ownership, Pattern, current_umask
 from kafkalog.storage.publish import StagedFolder, holds, make_folders, publish_files
 from kafkalog.storage.simulated import Files, SimulatedFs
+from kafkalog.storage.unfinished import name_beside
 from tests.conftest import NOBODY, require_root
 
 OLD = b"old" * 400
@@ -146,7 +145,7 @@ def test_an_error_at_any_step_is_told_leaves_nothing_behind_and_can_be_repeated(
             unfinished = [path for path in fs.files() if ".inprogress" in path]
             assert unfinished == [], f"{failed} left {unfinished}"
             if failed == "sync_folder" and after(fs.files()):
-                assert "outcome unknown, run again" in str(error)
+                assert "run the command again" in str(error)
         fs.watch = None
         if not shown(fs.files()):
             work(fs)
@@ -389,7 +388,7 @@ def test_a_folder_that_is_swapped_in_while_one_is_made_is_not_given_away(tmp_pat
     secret = out / "roots-own"
     secret.mkdir(parents=True)
     os.chown(out, NOBODY, NOBODY)
-    give = making.give_folder
+    give = ownership.give_folder
 
     def swap_and_give(descriptor: int, owner: Ownership) -> None:
         making_name = next(path for path in out.iterdir() if path != secret)
@@ -402,7 +401,7 @@ def test_a_folder_that_is_swapped_in_while_one_is_made_is_not_given_away(tmp_pat
             os.close(swapped)
             making_name.rename(secret)
 
-    monkeypatch.setattr(making, "give_folder", swap_and_give)
+    monkeypatch.setattr(ownership, "give_folder", swap_and_give)
     with pytest.raises(PermissionError, match="another folder was put in the place"):
         LocalFs().make_folder(str(out / "new"))
     assert secret.stat().st_uid == 0
@@ -468,7 +467,7 @@ def test_a_new_file_belongs_to_the_owner_of_its_folder(
         def refused(name: str, folder: int, owner: object) -> int:
             raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
 
-        monkeypatch.setattr(making, "_make_nameless", refused)
+        monkeypatch.setattr(ownership, "_make_nameless", refused)
     os.chown(tmp_path, NOBODY, 1234)
     fs = LocalFs()
     fs.create(str(tmp_path / "made")).close()

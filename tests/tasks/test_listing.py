@@ -19,7 +19,8 @@ import kafkalog
 from kafkalog import codecs
 from kafkalog.format.names import is_own_name, segment_file_name
 from kafkalog.format.reference import Record, encode_batch, encode_message, encode_wrapper
-from kafkalog.storage.local import LocalFile, LocalStore, storage_error
+from kafkalog.storage.failures import read_error
+from kafkalog.storage.local import LocalFile, LocalStore
 from kafkalog.tasks.listing import PartitionListing, list_logs
 from kafkalog.tasks.ratio import places_for
 from tests.golden import sets
@@ -218,13 +219,13 @@ def test_a_file_that_cannot_be_read_is_one_problem(tmp_path: Path, monkeypatch: 
     write(tmp_path / "orders-0", 5, batch_at(5, 5, codecs.ZSTD))
 
     def refuse(self: Any, position: int, target: memoryview) -> int:
-        raise storage_error(self.path, f"reading {len(target)} bytes at byte {position} failed", OSError(errno.EIO, "x"))
+        raise read_error(self.path, f"reading {len(target)} bytes at byte {position} failed", OSError(errno.EIO, "x"))
 
     unread = LocalStore.open
 
     def open_or_refuse(self: LocalStore, path: str) -> LocalFile:
         if path.endswith(segment_file_name(5)):
-            raise storage_error(path, "opening failed", PermissionError(errno.EACCES, "x"))
+            raise read_error(path, "opening failed", PermissionError(errno.EACCES, "x"))
         return unread(self, path)
 
     with monkeypatch.context() as patched:

@@ -13,8 +13,8 @@ from typing import Any, Self
 
 from kafkalog.errors import InvalidNumber, LogStorageFailure, StorageError, UsageError
 from kafkalog.format.names import LOG_START_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, parse_folder_name, partition_folder_name
+from kafkalog.storage.failures import writing
 from kafkalog.storage.fs import Fs, LocalFs
-from kafkalog.storage.publish import writing
 
 from .checkpoints import CleanShutdownFlag, OffsetCheckpoint
 from .config import LogConfig

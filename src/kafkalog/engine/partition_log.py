@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Self
 from kafkalog.errors import OffsetOutOfRange, PolicyViolation, UsageError
 from kafkalog.format.control import EndTxnMarker
 from kafkalog.format.names import LEADER_EPOCH_CHECKPOINT, parse_folder_name
+from kafkalog.storage.failures import writing
 from kafkalog.storage.fs import Buffer, Fs, LocalFs
-from kafkalog.storage.publish import make_folders, writing
+from kafkalog.storage.publish import make_folders
 
 from .appending import AppendRequest, AppendResult, append
 from .building import end_transaction_marker

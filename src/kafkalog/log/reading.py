@@ -26,7 +26,7 @@ from kafkalog.segment.decode import HIGHEST, LOWEST, DecodedWindow, EntryProblem
 from kafkalog.segment.salvage import SalvageWalk
 from kafkalog.segment.seek import seek_position
 from kafkalog.segment.windows import WINDOW_BYTES, SegmentWalk, Window, WindowBuffers, rows_of
-from kafkalog.storage.patched import PatchedSource
+from kafkalog.storage.local import PatchedSource
 from kafkalog.storage.store import ByteSource
 
 from .headers import replay_transactions

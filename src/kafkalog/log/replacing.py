@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 from kafkalog.format.names import segment_file_name
+from kafkalog.storage.failures import writing
 from kafkalog.storage.fs import Buffer, Fs
 from kafkalog.storage.ownership import Ownership
-from kafkalog.storage.publish import replaced_ownership, write_file, writing
+from kafkalog.storage.publish import replaced_ownership, write_file
 
 CLEANED, SWAP, DELETED = ".cleaned", ".swap", ".deleted"
 KINDS = ("log", "index", "timeindex", "txnindex")

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from kafkalog.errors import StorageError, UsageError
-from kafkalog.storage.local import LocalFile, LocalStore, storage_error
+from kafkalog.storage.failures import read_error
+from kafkalog.storage.local import LocalFile, LocalStore
 from kafkalog.storage.store import ByteSource, Entry, Fingerprint, Store
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def _open_local(text: str) -> tuple[Store, str]:
         # abspath would cancel `link/..` by its letters, where the kernel goes to the parent of the link's target.
         path = os.path.realpath(text) if ".." in text.split("/") else os.path.abspath(text)
     except (OSError, ValueError) as error:
-        raise storage_error(text, "not a path", error) from error
+        raise read_error(text, "not a path", error) from error
     store = LocalStore(path)
     if store.stat(path) is None:
         raise StorageError(f"{path}: no such file or folder; {_nearest_folder(path)}", file=path)

@@ -19,8 +19,9 @@ from typing import Literal, Protocol, TypeVar
 from kafkalog.errors import LimitExceeded, StorageError
 
 from .lock import broker_lock
-from .making import (
+from .ownership import (
     NEW_FILE,
+    Ownership,
     give_folder,
     make_file,
     make_folder,
@@ -29,9 +30,8 @@ from .making import (
     ownership_of,
     problem_of_new_files,
 )
-from .own_folders import OPEN_FOLDER, UNFINISHED_MODE, empty_folder, require_unfinished
-from .ownership import Ownership
 from .store import SMALL_FILE
+from .unfinished import OPEN_FOLDER, UNFINISHED_MODE, empty_folder, require_unfinished
 
 PathKind = Literal["file", "folder", "other", "missing"]
 Buffer = bytes | bytearray | memoryview
@@ -183,7 +183,12 @@ class _LocalFile:
             os.close(descriptor)
 
 
-class _LocalNewFile(_LocalFile):
+class LocalNewFile(_LocalFile):
+    """A new file of this machine."""
+
+    def fileno(self) -> int:
+        return self._descriptor
+
     def write(self, data: Buffer) -> None:
         remaining = memoryview(data).cast("B")
         while remaining:
@@ -282,8 +287,8 @@ class LocalFs:
         name, at = self._at(path)
         os.utime(name, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000), dir_fd=at, follow_symlinks=False)
 
-    def create(self, path: str, like: Ownership | None = None) -> NewFile:
-        return _LocalNewFile(self._make_file(path, like))
+    def create(self, path: str, like: Ownership | None = None) -> LocalNewFile:
+        return LocalNewFile(self._make_file(path, like))
 
     def make_folder(self, path: str, like: Ownership | None = None) -> None:
         owner = self._owner(path, like)

@@ -1,7 +1,8 @@
 """Local files: positional reads with no mapping, and a store that no symbolic link leads out of.
 
 The path that the user gave may be a symbolic link or contain some. Below it none is followed, so a log folder from an untrusted
-place shows only its own files; FIFOs, sockets and devices are refused before a read could wait for them.
+place shows only its own files; FIFOs, sockets and devices are refused before a read could wait for them. `PatchedSource` reads on
+after sectors that the disk cannot read.
 """
 
 from __future__ import annotations
@@ -9,13 +10,15 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
 from kafkalog.errors import LimitExceeded, SegmentChanged, StorageError, UnsupportedFormat
-from kafkalog.storage.store import LINKED_FOLDER, Entry, Fingerprint, Kind, is_plain_name, require_plain_name
+
+from .failures import read_error
+from .store import LINKED_FOLDER, ByteSource, Entry, Fingerprint, Kind, is_plain_name, require_plain_name
 
 # One page: the kernel reads whole pages, so a smaller gap costs nothing to read through.
 MINIMUM_GAP = 4096
@@ -23,6 +26,7 @@ MINIMUM_GAP = 4096
 LISTING_TRIES = 100
 # Names that the kernel hands out in one piece, which no rename can split.
 LISTED_AT_ONCE = 400
+SECTOR_BYTES = 4096  # what a disk fails in
 BLOCK = 512  # the unit of st_blocks, whatever the file system's own is
 
 # O_NONBLOCK: opening a FIFO for reading otherwise waits for a writer, for ever.
@@ -30,27 +34,6 @@ _OPEN_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 # O_PATH needs only the search permission of a folder, as a plain path would.
 _OPEN_FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 _LIST_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NONBLOCK | os.O_CLOEXEC
-
-_HINTS = {
-    errno.EACCES: "run as the user that owns the log folder, or copy it to where you may read",
-    errno.EPERM: "run as the user that owns the log folder, or copy it to where you may read",
-    errno.EIO: "the device could not read these bytes: check the disk, or read a copy",
-    errno.EMFILE: "too many open files in this process: raise `ulimit -n`",
-    errno.ENFILE: "too many open files on this machine",
-    errno.ELOOP: "the symbolic links lead round in a circle",
-    errno.ENAMETOOLONG: "no file system stores a name this long",
-    errno.ESTALE: "the network file system lost the file: mount it again, or retry",
-}
-
-
-def storage_error(path: str, action: str, cause: Exception) -> StorageError:
-    """The error for `path` that says what was tried, why it failed and what to do; keeps the cause's errno."""
-    number = cause.errno if isinstance(cause, OSError) else None
-    reason = os.strerror(number) if number else str(cause)
-    hint = _HINTS.get(number or 0)
-    failure = StorageError(f"{path}: {action}: {reason}" + (f"; {hint}" if hint else ""), file=path)
-    failure.errno = number
-    return failure
 
 
 def _kind_of(mode: int) -> tuple[Kind, str]:
@@ -106,7 +89,7 @@ class LocalFile:
                 count = os.preadv(self._descriptor, [target[done:wanted]], position + done)
             except OSError as error:
                 action = f"reading {wanted - done} bytes at byte {position + done} failed"
-                raise storage_error(self._path, action, error) from error
+                raise read_error(self._path, action, error) from error
             if count == 0:
                 raise self._shrunk(position + done)
             done += count
@@ -134,7 +117,7 @@ class LocalFile:
                 if error.errno == errno.ENXIO:  # a hole up to the end of the file
                     return
                 if error.errno not in (errno.EINVAL, errno.ENOTSUP):
-                    raise storage_error(self._path, f"looking for holes from byte {start} failed", error) from error
+                    raise read_error(self._path, f"looking for holes from byte {start} failed", error) from error
                 data, hole = start, stop
             if data >= stop:
                 return
@@ -167,7 +150,7 @@ class LocalFile:
         try:
             return os.fstat(self._descriptor)
         except OSError as error:
-            raise storage_error(self._path, "asking for the size failed", error) from error
+            raise read_error(self._path, "asking for the size failed", error) from error
 
     def _shrunk(self, position: int) -> SegmentChanged:
         found = self._status().st_size
@@ -191,7 +174,7 @@ class LocalStore:
             try:
                 entries = _list_once(descriptor)
             except OSError as error:
-                raise storage_error(folder, "listing the folder failed", error) from error
+                raise read_error(folder, "listing the folder failed", error) from error
             finally:
                 os.close(descriptor)
             if entries is not None:
@@ -212,7 +195,7 @@ class LocalStore:
         except StorageError:
             raise
         except (OSError, ValueError) as error:
-            raise storage_error(path, "looking it up failed", error) from error
+            raise read_error(path, "looking it up failed", error) from error
 
     def open(self, path: str) -> LocalFile:
         descriptor = self._open(path, _OPEN_FILE)
@@ -221,7 +204,7 @@ class LocalStore:
             _require_kind(path, status.st_mode, "file")
         except OSError as error:
             os.close(descriptor)
-            raise storage_error(path, "opening failed", error) from error
+            raise read_error(path, "opening failed", error) from error
         except UnsupportedFormat:
             os.close(descriptor)
             raise
@@ -263,7 +246,7 @@ class LocalStore:
         except StorageError:
             raise
         except (OSError, ValueError) as error:
-            raise storage_error(path, "opening failed", error) from error
+            raise read_error(path, "opening failed", error) from error
 
     def _open_parent(self, path: str) -> int:
         """A descriptor of the folder of `path`; below `start` walked name by name, since O_NOFOLLOW guards only the last one."""
@@ -337,3 +320,80 @@ def _listed_kind(item: os.DirEntry[str]) -> Kind:
         return "file" if item.is_file(follow_symlinks=False) else "folder" if item.is_dir(follow_symlinks=False) else "other"
     except OSError:
         return "other"
+
+
+class PatchedSource:
+    """A source with zeros where `source` fails with an I/O error; `on_failure(position, size)` hears of each such place once."""
+
+    def __init__(self, source: ByteSource, on_failure: Callable[[int, int], None]) -> None:
+        self._source = source
+        self._on_failure = on_failure
+        self._failed: set[int] = set()
+
+    @property
+    def path(self) -> str:
+        return self._source.path
+
+    @property
+    def size(self) -> int:
+        return self._source.size
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        return self._source.fingerprint
+
+    @property
+    def minimum_gap(self) -> int:
+        return self._source.minimum_gap
+
+    def read_into(self, position: int, target: memoryview) -> int:
+        try:
+            return self._source.read_into(position, target)
+        except StorageError as error:
+            if error.errno != errno.EIO:
+                raise
+        return self._read_in_steps(position, target)
+
+    def _read_in_steps(self, position: int, target: memoryview) -> int:
+        """Fill `target` piece by piece, along the boundaries of 4 KiB that a disk fails in."""
+        done = 0
+        while done < len(target) and position + done < self.size:
+            here = position + done
+            size = min(SECTOR_BYTES - here % SECTOR_BYTES, len(target) - done, self.size - here)
+            try:
+                done += self._source.read_into(here, target[done : done + size])
+            except StorageError as error:
+                if error.errno != errno.EIO:
+                    raise
+                target[done : done + size] = bytes(size)
+                done += size
+                self._note(here - here % SECTOR_BYTES)
+        return done
+
+    def _note(self, start: int) -> None:
+        if start not in self._failed:
+            self._failed.add(start)
+            self._on_failure(start, min(SECTOR_BYTES, self.size - start))
+
+    def read(self, position: int, size: int) -> bytes:
+        target = bytearray(max(0, min(size, self.size - position)))
+        return bytes(target[: self.read_into(position, memoryview(target))])
+
+    def refresh(self) -> int:
+        return self._source.refresh()
+
+    def fileno(self) -> int | None:
+        """None, so that every read passes through here."""
+        return None
+
+    def data_ranges(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        return self._source.data_ranges(start, stop)
+
+    def close(self) -> None:
+        self._source.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self.close()

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 from kafkalog.errors import StorageError
 
-from .making import make_file, owner_of_new, ownership_of
-from .own_folders import user_name
+from .ownership import make_file, owner_of_new, ownership_of
+from .unfinished import user_name
 
 LOCK_FILE = ".lock"
 _OPEN = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from kafkalog.errors import LimitExceeded, SegmentChanged, StorageError, UnsupportedFormat, UsageError
+from kafkalog.storage.failures import object_error
 from kafkalog.storage.store import Entry, Fingerprint, Kind, is_plain_name, require_plain_name
 
 # At 100 MB/s these bytes take 0.7 ms, less than the first byte of another request.
@@ -29,6 +30,7 @@ _SAFE_IN_PATH = "/%:@!$&'()*+,;=~-._"
 _ONLY_OBJECTS = ("s3", "gcs", "abfs")
 # Any byte but the frequent ones.
 _UNREAD = 0xA5
+CHECK_PATH = "check the path"
 _FAILURES = (OSError, ValueError, pa.ArrowException)
 
 
@@ -169,7 +171,7 @@ class ObjectFile:
             count = read(handle, position, target)
         except _FAILURES as error:
             self._raise_if_shorter(self.size, position)
-            raise _storage_error(self._path, f"reading {len(target)} bytes at byte {position} failed", error) from error
+            raise object_error(self._path, f"reading {len(target)} bytes at byte {position} failed", error, CHECK_PATH) from error
         idle.append(handle)
         if count == 0:
             self._raise_if_shorter(self.size, position)
@@ -226,7 +228,7 @@ class ObjectStore:
         try:
             found = self._filesystem.get_file_info(fs.FileSelector(self._inner(folder), recursive=False))
         except _FAILURES as error:
-            raise _storage_error(folder, "listing the folder failed", error) from error
+            raise object_error(folder, "listing the folder failed", error, CHECK_PATH) from error
         return sorted((_entry(info) for info in found), key=lambda entry: entry.name)
 
     def stat(self, path: str) -> Entry | None:
@@ -234,7 +236,7 @@ class ObjectStore:
         try:
             info = self._filesystem.get_file_info(inner)
         except _FAILURES as error:
-            raise _storage_error(path, "looking it up failed", error) from error
+            raise object_error(path, "looking it up failed", error, CHECK_PATH) from error
         return None if info.type == fs.FileType.NotFound else _entry(info)
 
     def open(self, path: str) -> ObjectFile:
@@ -253,9 +255,9 @@ class ObjectStore:
             entry = self.stat(path)
             if entry is not None and entry.kind == "folder":
                 raise UnsupportedFormat("not-a-file", file=path, detail="a folder") from error
-            raise _storage_error(path, "opening failed", error) from error
+            raise object_error(path, "opening failed", error, CHECK_PATH) from error
         except _FAILURES as error:
-            raise _storage_error(path, "opening failed", error) from error
+            raise object_error(path, "opening failed", error, CHECK_PATH) from error
 
     def read_small(self, path: str, limit: int) -> bytes:
         with self.open(path) as source:
@@ -309,15 +311,3 @@ def _time_ns(text: str) -> int:
     except ValueError:
         return 0
     return int(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()) * 1_000_000_000
-
-
-def _storage_error(path: str, action: str, cause: Exception) -> StorageError:
-    text = str(cause).partition(" Detail: ")[0]
-    hint = "check the path"
-    if any(word in text for word in ("ACCESS_DENIED", "Access Denied", "INVALID_ACCESS_KEY_ID", "SIGNATURE", "403")):
-        hint = "check the credentials (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY or a profile) and what they may read"
-    elif any(word in text for word in ("NETWORK_CONNECTION", "curlCode", "resolve host", "timed out")):
-        hint = "check the network and the endpoint (AWS_ENDPOINT_URL or ?endpoint_override=)"
-    failure = StorageError(f"{path}: {action}: {text}; {hint}", file=path)
-    failure.errno = cause.errno if isinstance(cause, OSError) else None
-    return failure

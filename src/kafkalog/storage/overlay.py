@@ -1,4 +1,5 @@
-"""What writing would do, without doing it: a file system whose changes stay in memory, over another that is only read."""
+"""File systems over another one: `OverlayFs` keeps all changes in memory, for plans; `OwnedFs` makes new files match a pattern;
+`UnsyncedFs` leaves out syncs, for work that is synced once before it appears."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from .fs import Buffer, Fs, NewFile, OpenFile, PathKind
-from .ownership import Ownership
+from .ownership import Ownership, Pattern
 
 PAGE = 1 << 12
 
@@ -215,3 +216,79 @@ class OverlayFs:
     def broker_lock(self, log_directory: str) -> AbstractContextManager[None]:
         """No broker is here."""
         return nullcontext()
+
+
+class _Wrapped:
+    """The steps that a wrapper leaves to the file system below."""
+
+    def __init__(self, fs: Fs) -> None:
+        self._fs = fs
+        self.size, self.modified_ms, self.set_modified_ms = fs.size, fs.modified_ms, fs.set_modified_ms
+        self.make_private_folder, self.require_private = fs.make_private_folder, fs.require_private
+        self.empty, self.ownership, self.require_useful = fs.empty, fs.ownership, fs.require_useful
+        self.rename, self.link, self.remove, self.remove_folder = fs.rename, fs.link, fs.remove, fs.remove_folder
+        self.list, self.kind, self.read = fs.list, fs.kind, fs.read
+        self.lock, self.broker_lock = fs.lock, fs.broker_lock
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._fs!r})"
+
+
+class OwnedFs(_Wrapped):
+    """`fs`, on which new files and folders follow a pattern unless the caller asks for something else."""
+
+    def __init__(self, fs: Fs, pattern: Pattern) -> None:
+        super().__init__(fs)
+        self._pattern = pattern
+        self.sync_folder = fs.sync_folder
+
+    def open(self, path: str, *, create: bool = False, like: Ownership | None = None) -> OpenFile:
+        return self._fs.open(path, create=create, like=like or self._pattern.file)
+
+    def create(self, path: str, like: Ownership | None = None) -> NewFile:
+        return self._fs.create(path, like or self._pattern.file)
+
+    def make_folder(self, path: str, like: Ownership | None = None) -> None:
+        self._fs.make_folder(path, like or self._pattern.folder)
+
+    def give(self, path: str, like: Ownership | None = None) -> None:
+        self._fs.give(path, like or self._pattern.folder)
+
+
+class UnsyncedFs(_Wrapped):
+    """`fs` without its syncs."""
+
+    def __init__(self, fs: Fs) -> None:
+        super().__init__(fs)
+        self.make_folder, self.give = fs.make_folder, fs.give
+
+    def open(self, path: str, *, create: bool = False, like: Ownership | None = None) -> OpenFile:
+        return _UnsyncedOpenFile(self._fs.open(path, create=create, like=like))
+
+    def create(self, path: str, like: Ownership | None = None) -> NewFile:
+        return _UnsyncedNewFile(self._fs.create(path, like))
+
+    def sync_folder(self, path: str) -> None:
+        """Later."""
+
+
+class _UnsyncedOpenFile:
+    def __init__(self, file: OpenFile) -> None:
+        self._file = file
+        self.read, self.read_into, self.write = file.read, file.read_into, file.write
+        self.truncate, self.close = file.truncate, file.close
+
+    @property
+    def size(self) -> int:
+        return self._file.size
+
+    def sync(self) -> None:
+        """Later."""
+
+
+class _UnsyncedNewFile:
+    def __init__(self, file: NewFile) -> None:
+        self.write, self.close = file.write, file.close
+
+    def sync(self) -> None:
+        """Later."""

@@ -1,9 +1,9 @@
-"""Write so that a crash at any moment leaves the old or the new, never a mix: the one way in which kafkalog writes to a disk.
+"""Write so that a crash at any moment leaves the old or the new, never a mix: the one way in which kafkalog publishes.
 
-A file is written under another name beside its place, made durable, renamed, and its folder made durable. A folder of files is
-filled beside its place and appears with one rename. What a crash leaves behind is named `.<name>.inprogress`, is never read, and
-is removed by the next run for the same target: a lock tells whether somebody is still writing there. A folder of that name that
-somebody else made is not touched.
+A file is written under another name next to its place, synced, renamed, and its folder synced. A folder of files is filled next
+to its place and appears with one rename. What a crash leaves behind is named `.<name>.inprogress`, is never read, and is removed
+by the next run for the same target: a lock shows whether another process is still writing there. A folder of that name that
+somebody else made is left alone. In an object store an object appears whole with its put, which is conditional.
 
 A file that replaces another belongs to the same user and has the same mode; a new one belongs to the owner of its folder.
 """
@@ -12,61 +12,23 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable, Iterator, Mapping
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from kafkalog.errors import StorageError
 
-from .beside import UNFINISHED, unfinished_path
-from .fs import Buffer, Fs
-from .own_folders import refusal
-from .owned import OwnedFs
+from .failures import writing
+from .fs import Buffer, Fs, LocalFs, LocalNewFile, NewFile
+from .overlay import OwnedFs, UnsyncedFs
 from .ownership import Ownership, Pattern
-from .unsynced import UnsyncedFs
-
-__all__ = [
-    "UNFINISHED", "StagedFolder", "holds", "make_folders", "publish_files", "replace_file", "sync_names", "unfinished_path",
-    "write_file", "writing",
-]  # fmt: skip
-
-_HINTS = {
-    errno.ENOSPC: "free some space, or write to another disk",
-    errno.EDQUOT: "the quota is used up; write to another place",
-    errno.EFBIG: "the limit for the size of a file is reached (`ulimit -f`, or the file system's)",
-    errno.EACCES: "run this as the owner, or choose a folder that you may write to",
-    errno.EPERM: "run this as the owner, or choose a folder that you may write to",
-    errno.EROFS: "mounted read-only; write to another place",
-    errno.EIO: "the device could not write: check the disk",
-    errno.EXDEV: "on two file systems; write to a folder on one",
-}
-
-
-@contextmanager
-def writing(path: str, action: str = "cannot write") -> Iterator[None]:
-    """Failures inside become a StorageError that names `path`."""
-    try:
-        yield
-    except StorageError:
-        raise
-    except OSError as error:
-        hint = _HINTS.get(error.errno or 0)
-        reason = error.strerror or (os.strerror(error.errno) if error.errno else str(error))
-        if isinstance(error.filename, str) and _is_about_another(error.filename, path):
-            reason = f"{os.path.basename(error.filename)}: {reason}"
-        failure = StorageError(f"{path}: {action}: {reason}" + (f"; {hint}" if hint else ""), file=path)
-        failure.errno = error.errno
-        raise failure from error
-
-
-def _is_about_another(name: str, path: str) -> bool:
-    """Whether an error is about another file than the one that `path` names, or will name."""
-    return os.path.basename(name) not in (os.path.basename(path), os.path.basename(unfinished_path(path)), os.curdir, "")
+from .unfinished import UNFINISHED, path_beside, refusal, unfinished_path
 
 
 def make_folders(fs: Fs, path: str, like: Ownership | None = None) -> None:
-    """`path` and the folders above it that are missing, each durable before the next."""
+    """Make `path` and the folders above it that are missing, each durable before the next."""
     kind = fs.kind(path)
     if kind not in ("folder", "missing"):
         with writing(path, "cannot make this folder"):
@@ -76,26 +38,58 @@ def make_folders(fs: Fs, path: str, like: Ownership | None = None) -> None:
     above = os.path.dirname(path) or os.curdir
     make_folders(fs, above, like)
     with writing(path, "cannot make this folder"):
-        fs.make_folder(path, like)
+        with suppress(FileExistsError):  # made by another process meanwhile
+            fs.make_folder(path, like)
         fs.sync_folder(above)
 
 
 def replace_file(fs: Fs, path: str, parts: Iterable[Buffer], temporary: str | None = None) -> None:
-    """The file of these parts, in one step in the place of what was at `path`; it stays there once its folder is synced.
+    """A file of these parts, which replaces what was at `path` in one step; it stays there once its folder is synced.
 
-    It is written at `temporary`, beside its place. The caller holds a lock against other writers.
+    It is written at `temporary`, next to its place. The caller holds a lock against other writers.
     """
     temporary = temporary or unfinished_path(path)
     with writing(path):
         with suppress(FileNotFoundError):
             fs.remove(temporary)
+        with _replacement(fs, path, temporary) as file:
+            for part in parts:
+                file.write(part)
+
+
+@contextmanager
+def streamed_file(path: str, shown: str) -> Iterator[int]:
+    """The descriptor of a file for `path`, filled by the block. It appears when the block ends well; else nothing of it is left.
+
+    Several processes may write for one path: each has an unfinished file of its own, and the last one to end stays. Errors of
+    ours call it `shown`; those of the block pass through.
+    """
+    fs = LocalFs()
+    with _replacement(fs, path, path_beside(path, f".{secrets.token_hex(6)}{UNFINISHED}", "."), shown) as file:
+        assert isinstance(file, LocalNewFile)
+        yield file.fileno()
+    sync_names(fs, os.path.dirname(path))
+
+
+@contextmanager
+def _replacement(fs: Fs, path: str, temporary: str, shown: str | None = None) -> Iterator[NewFile]:
+    """A new file at `temporary`, filled by the block, then synced and renamed to `path`; removed after an error."""
+    shown = shown or path
+    try:
+        with writing(shown):
+            file = fs.create(temporary, replaced_ownership(fs, path))
         try:
-            write_file(fs, temporary, parts, replaced_ownership(fs, path))
+            yield file
+            with writing(shown):
+                file.sync()
+        finally:
+            file.close()
+        with writing(shown):
             fs.rename(temporary, path)
-        except BaseException:
-            with suppress(OSError):
-                fs.remove(temporary)
-            raise
+    except BaseException:
+        with suppress(OSError):
+            fs.remove(temporary)
+        raise
 
 
 def publish_files(fs: Fs, folder: str, files: Mapping[str, Iterable[Buffer]]) -> None:
@@ -135,7 +129,7 @@ def holds(fs: Fs, path: str, parts: Iterable[Buffer]) -> bool:
 
 def sync_names(fs: Fs, folder: str) -> None:
     """Make durable which names are in `folder`."""
-    with writing(folder, "what was written there is complete, but may not stay: outcome unknown, run again"):
+    with writing(folder, "its new files are complete, but a crash may lose them; run the command again"):
         fs.sync_folder(folder)
 
 
@@ -229,3 +223,31 @@ def _pattern_of_new(fs: Fs, target: str, original: Pattern | None) -> Pattern:
         above = os.path.dirname(above)
     owner = fs.ownership(above)
     return Pattern.below(owner) if original is None else Pattern.of_copy(owner, original)
+
+
+class StoredObject(Protocol):
+    """One small object of a store."""
+
+    def read(self) -> tuple[bytes, str] | None:
+        """Its content and a tag that no other content has; None if it is not there."""
+        ...
+
+    def write(self, content: bytes, tag: str | None) -> str | None:
+        """Replace the content with this tag, or (None) make the object; the new tag, None if it has another tag by now."""
+        ...
+
+
+def publish_object(
+    stored: StoredObject, content: bytes, tag: str | None = None, is_ours: Callable[[bytes], bool] | None = None
+) -> str | None:
+    """The tag of the object with this content, written if it still had the tag given; None if another writer was faster.
+
+    `is_ours` recognises content of ours, by default exactly this.
+    """
+    written = stored.write(content, tag)
+    if written is not None:
+        return written
+    # A put whose answer was lost finds, when it is sent again, what it wrote itself.
+    found = stored.read()
+    is_own = found is not None and (found[0] == content if is_ours is None else is_ours(found[0]))
+    return found[1] if found is not None and is_own else None

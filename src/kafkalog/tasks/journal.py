@@ -11,7 +11,7 @@ from typing import Any
 from kafkalog.errors import path_text
 from kafkalog.log.replicas import Lost
 from kafkalog.log.report import ReadReport
-from kafkalog.storage.beside import name_beside
+from kafkalog.storage.unfinished import name_beside
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,11 @@ from kafkalog.errors import StorageError, UnsupportedFormat
 from kafkalog.format import names
 from kafkalog.format.checkpoint import PartitionOffset, decode_offset_checkpoint, encode_offset_checkpoint
 from kafkalog.log.partition import Partition
+from kafkalog.storage.failures import writing
 from kafkalog.storage.fs import Fs, read_small
-from kafkalog.storage.owned import OwnedFs
+from kafkalog.storage.overlay import OwnedFs
 from kafkalog.storage.ownership import Pattern
-from kafkalog.storage.publish import replace_file, replaced_ownership, sync_names, writing
+from kafkalog.storage.publish import replace_file, replaced_ownership, sync_names
 
 LOG_DIRECTORY_FILES = (names.META_PROPERTIES, names.LOCK, *names.OFFSET_CHECKPOINTS)
 

@@ -20,11 +20,12 @@ from kafkalog.errors import UsageError
 from kafkalog.format import names
 from kafkalog.log.partition import Partition
 from kafkalog.log.replicas import Lost
-from kafkalog.storage.beside import path_beside
+from kafkalog.storage.failures import writing
 from kafkalog.storage.fs import Fs, LocalFs
 from kafkalog.storage.local import LocalStore
 from kafkalog.storage.overlay import OverlayFs
-from kafkalog.storage.publish import publish_files, writing
+from kafkalog.storage.publish import publish_files
+from kafkalog.storage.unfinished import path_beside
 from kafkalog.tables.choices import Names, Numbers
 
 from .locking import (

@@ -28,10 +28,10 @@ from kafkalog.kernels.resync import ResyncBounds, find_next_entry
 from kafkalog.log.folders import find_partitions
 from kafkalog.log.report import Dropped, ReadReport
 from kafkalog.log.verified import VerifiedSegment
+from kafkalog.storage.failures import writing
 from kafkalog.storage.fs import Fs
 from kafkalog.storage.local import LocalStore
 from kafkalog.storage.overlay import OverlayFs
-from kafkalog.storage.publish import writing
 
 from .locking import Checkpoints, like_its_log, remove_marker, was_shut_down
 

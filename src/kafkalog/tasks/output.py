@@ -11,10 +11,11 @@ from kafkalog.format import names
 from kafkalog.format.java import MAX_INT32
 from kafkalog.log.partition import Partition
 from kafkalog.storage import local_path
+from kafkalog.storage.failures import writing
 from kafkalog.storage.fs import Buffer, Fs, LocalFs
 from kafkalog.storage.local import LocalStore
 from kafkalog.storage.ownership import Pattern
-from kafkalog.storage.publish import StagedFolder, holds, replaced_ownership, writing
+from kafkalog.storage.publish import StagedFolder, holds, replaced_ownership
 
 from .partitions import PathLike
 

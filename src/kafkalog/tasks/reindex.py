@@ -16,9 +16,10 @@ from kafkalog.errors import Limits, UsageError
 from kafkalog.log.partition import Partition
 from kafkalog.log.rebuild import Files, RebuildOptions, rebuild
 from kafkalog.log.report import ReadReport
+from kafkalog.storage.failures import writing
 from kafkalog.storage.fs import Fs, LocalFs
 from kafkalog.storage.local import LocalStore
-from kafkalog.storage.publish import holds, replace_file, sync_names, writing
+from kafkalog.storage.publish import holds, replace_file, sync_names
 from kafkalog.tables.choices import Names, Numbers
 
 from .locking import held, like_its_log, remove_marker

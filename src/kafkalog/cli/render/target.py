@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import io
 import os
-import secrets
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 
 from kafkalog.errors import StorageError, UsageError
 
@@ -17,7 +14,7 @@ STDOUT = "-"
 
 
 class Sink(io.RawIOBase):
-    """Writes all of what it is given to a file descriptor, at once: nothing waits in a buffer when something fails."""
+    """Writes everything to a file descriptor at once: nothing waits in a buffer when something fails."""
 
     def __init__(self, descriptor: int, name: str) -> None:
         super().__init__()
@@ -27,7 +24,7 @@ class Sink(io.RawIOBase):
         self.released = False
 
     def release(self) -> None:
-        """Drop what still comes: Arrow's writers write their end even when thrown away, and the number may be another file's."""
+        """Drop later writes: Arrow's writers write their end even when thrown away, and the number may be another file's."""
         self.released = True
 
     def writable(self) -> bool:
@@ -45,26 +42,15 @@ class Sink(io.RawIOBase):
             except BrokenPipeError:
                 raise
             except OSError as error:
-                raise write_error(self.target, error) from error
+                from kafkalog.storage.failures import CANNOT_WRITE, write_error
+
+                raise write_error(self.target, CANNOT_WRITE, error) from error
             remaining = remaining[done:]
         self.written += size
         return size
 
     def tell(self) -> int:
         return self.written
-
-
-def write_error(target: str, cause: OSError) -> StorageError:
-    hints = {
-        errno.ENOSPC: "; free some space, or write to another disk",
-        errno.EACCES: "; choose a folder that you can write to",
-        errno.ENOENT: "; create the folder first",
-        errno.EISDIR: "; give the name of a file in it",
-    }
-    number = cause.errno or 0
-    failure = StorageError(f"{target}: cannot write: {os.strerror(number)}{hints.get(number, '')}", file=target)
-    failure.errno = cause.errno
-    return failure
 
 
 @contextmanager
@@ -82,63 +68,21 @@ def _open(output: str) -> Iterator[Sink]:
     if output == STDOUT:
         yield Sink(standard_output(), "standard output")
         return
-    from kafkalog.storage import local_path  # here: of this module a help text needs only a constant
+    # Here: a help text needs only a constant of this module.
+    from kafkalog.storage import local_path
+    from kafkalog.storage.failures import writing
+    from kafkalog.storage.publish import streamed_file
 
-    path = Path(os.path.realpath(local_path(output)))
-    try:
-        existing = path.stat() if path.exists() else None
-        special = existing is not None and not stat.S_ISREG(existing.st_mode)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC) if special else -1
-    except OSError as error:
-        raise write_error(output, error) from error
-    if not special:
-        with _published(path, output, existing) as sink:
-            yield sink
+    path = os.path.realpath(local_path(output))
+    with writing(output):
+        is_special = os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC) if is_special else -1
+    if not is_special:
+        with streamed_file(path, output) as descriptor:
+            yield Sink(descriptor, output)
         return
     try:
         yield Sink(descriptor, output)
-    finally:
-        os.close(descriptor)
-
-
-@contextmanager
-def _published(path: Path, output: str, existing: os.stat_result | None) -> Iterator[Sink]:
-    unfinished = path.with_name(f".{path.name[:200]}.{secrets.token_hex(6)}.inprogress")
-    try:
-        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
-    except OSError as error:
-        raise write_error(output, error) from error
-    try:
-        try:
-            if existing is not None:
-                os.fchmod(descriptor, stat.S_IMODE(existing.st_mode))
-            yield Sink(descriptor, output)
-            _call(output, os.fsync, descriptor)
-        finally:
-            os.close(descriptor)
-        _call(output, os.replace, unfinished, path)
-    except BaseException:
-        with suppress(OSError):
-            unfinished.unlink()
-        raise
-    _sync_folder(path.parent, output)
-
-
-def _call(output: str, function: object, *arguments: object) -> None:
-    try:
-        function(*arguments)  # type: ignore[operator]
-    except OSError as error:
-        raise write_error(output, error) from error
-
-
-def _sync_folder(folder: Path, output: str) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        raise StorageError(
-            f"{output}: written, but its folder could not be synced: it may be lost in a crash; run the command again"
-        ) from error
     finally:
         os.close(descriptor)
 

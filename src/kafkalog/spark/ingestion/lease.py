@@ -19,8 +19,9 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final, Protocol
 
 from kafkalog.errors import KafkaLogError, path_text
+from kafkalog.storage.publish import StoredObject, publish_object
 
-from .places import OWN_FOLDER, busy
+from .target import OWN_FOLDER, busy
 
 LOGGER = logging.getLogger("kafkalog.spark")
 
@@ -32,20 +33,12 @@ RENEWALS: Final = 6
 SHOWN_LETTERS: Final = 100
 
 
-class Slot(Protocol):
-    """One small object of a store."""
+class Slot(StoredObject, Protocol):
+    """The object that holds a lease."""
 
     @property
     def is_atomic(self) -> bool:
         """Whether `write` compares and writes in one step."""
-        ...
-
-    def read(self) -> tuple[bytes, str] | None:
-        """Its content and a tag that no other content has; None if it is not there."""
-        ...
-
-    def write(self, content: bytes, tag: str | None) -> str | None:
-        """Replace what has this tag, or make what is not there (None); the new tag, None if it is otherwise by now."""
         ...
 
 
@@ -132,13 +125,8 @@ class Lease:
             return tag is not None
 
     def _written(self, tag: str | None) -> str | None:
-        """Write the lease over what has this tag; its new tag, None if another run was there."""
-        written = self.slot.write(self._content(), tag)
-        if written is not None:
-            return written
-        # A put whose answer was lost and that was sent again finds what it has written itself.
-        now = self.slot.read()
-        return now[1] if now is not None and self._is_own(now[0]) else None
+        """Write the lease over the content with this tag; its new tag, None if another run was there."""
+        return publish_object(self.slot, self._content(), tag, self._is_own)
 
     def _is_own(self, content: bytes) -> bool:
         return _fields(content).get("token") == self.token

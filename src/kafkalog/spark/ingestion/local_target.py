@@ -20,15 +20,17 @@ from itertools import groupby
 from typing import Any, Final
 
 from kafkalog.errors import StorageError
-from kafkalog.storage.making import current_umask
-from kafkalog.storage.own_folders import UNFINISHED_MODE, is_marked
+from kafkalog.storage.failures import write_error
+from kafkalog.storage.fs import LocalFs
+from kafkalog.storage.ownership import Ownership, current_umask, is_there
+from kafkalog.storage.publish import make_folders
+from kafkalog.storage.unfinished import NAME_BYTES, OPEN_FOLDER, UNFINISHED_MODE, is_marked
 
 from ..errors import SparkSourceError
-from .places import NAME_BYTES, OWN_FOLDER, bad_target, busy, failed
+from .target import OWN_FOLDER, bad_target, busy
 
 LOCK: Final = f"{OWN_FOLDER}/lock"
 SYNC_BYTES: Final = 16 << 20
-FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 # A file system without hard links; the lock still keeps runs apart there.
 NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
@@ -167,7 +169,7 @@ class LocalTarget:
         except OSError as error:
             if error.errno not in NO_LINKS:
                 raise
-            if _is_there(destination, after):
+            if is_there(destination, after):
                 raise FileExistsError(errno.EEXIST, "published", destination) from None
             os.rename(source, destination, src_dir_fd=before, dst_dir_fd=after)
 
@@ -199,7 +201,7 @@ class LocalTarget:
             with self._folder(os.path.dirname(source)) as staging:
                 os.rename(os.path.basename(source), name, src_dir_fd=staging, dst_dir_fd=folder)
         except FileNotFoundError:
-            if not _is_there(name, folder):
+            if not is_there(name, folder):
                 gone = self._absolute(destination)
                 message = f"{gone}: gone, and so is {self._absolute(source)}; the target was changed by hand"
                 raise StorageError(message, file=gone) from None
@@ -277,14 +279,14 @@ class LocalTarget:
         return os.path.join(self.root, path)
 
     def _failed(self, path: str, action: str, error: OSError) -> OSError:
-        return error if isinstance(error, StorageError) else failed(self._absolute(path), action, error)
+        return error if isinstance(error, StorageError) else write_error(self._absolute(path), f"{action} failed", error)
 
     @contextmanager
     def _folder(self, path: str, *, make: bool = False) -> Iterator[int]:
         """A descriptor of a folder, reached from name to name; SparkSourceError at a link. What is made is durable."""
         if make:
-            _make_durable(self.root)
-        descriptor = os.open(self.root, FOLDER_FLAGS)
+            _make_root(self.root)
+        descriptor = os.open(self.root, OPEN_FOLDER & ~os.O_NOFOLLOW)
         try:
             parts = path.split("/") if path else []
             for depth, part in enumerate(parts, 1):
@@ -300,7 +302,7 @@ class LocalTarget:
 
     def _enter(self, path: str, part: str, above: int, make: bool) -> int:
         try:
-            descriptor = os.open(part, FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=above)
+            descriptor = os.open(part, OPEN_FOLDER, dir_fd=above)
             _hand_over_folder(descriptor, above)
             return descriptor
         except FileNotFoundError:
@@ -360,24 +362,7 @@ def _hand_over_folder(descriptor: int, above: int) -> None:
         os.fchmod(descriptor, 0o777 & ~current_umask() | found.st_mode & stat.S_ISGID)
 
 
-def _is_there(name: str, folder: int) -> bool:
-    try:
-        os.stat(name, dir_fd=folder, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return True
-
-
-def _make_durable(folder: str) -> None:
-    """Make the folder and those above it, and flush each that gains a name."""
-    if os.path.isdir(folder):
-        return
-    above = os.path.dirname(folder)
-    _make_durable(above)
-    with suppress(FileExistsError):
-        os.mkdir(folder)
-    descriptor = os.open(above, FOLDER_FLAGS)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _make_root(folder: str) -> None:
+    """Make the folder of a target and those above it, durably; they belong to us."""
+    if not os.path.isdir(folder):
+        make_folders(LocalFs(), os.path.realpath(folder), Ownership(os.geteuid(), os.getegid()))

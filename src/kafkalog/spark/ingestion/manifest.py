@@ -31,8 +31,7 @@ from kafkalog.storage.store import ByteSource
 
 from ..errors import BAD_TARGET, TARGET_BUSY, SparkSourceError
 from ..options import TopicPartition
-from .places import OWN_FOLDER, is_plain
-from .target import Target
+from .target import OWN_FOLDER, Target, is_plain
 
 COMMITS: Final = f"{OWN_FOLDER}/commits"
 STAGING: Final = f"{OWN_FOLDER}/staging"

@@ -13,12 +13,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kafkalog.errors import KafkaLogError, StorageError, path_text
+from kafkalog.storage.failures import object_error
 from kafkalog.storage.object_store import filesystem_of_uri
+from kafkalog.storage.publish import publish_object
 from kafkalog.storage.s3 import S3Requests
 
 from ..errors import STORAGE, SparkSourceError
 from .lease import LEASE, Lease
-from .places import bad_target, busy
+from .target import bad_target, busy
 
 if TYPE_CHECKING:
     from pyarrow import fs
@@ -114,23 +116,24 @@ class PlainRequests:
         return
 
 
-class LeaseSlot:
-    """The object that holds the lease of a target."""
+class ObjectSlot:
+    """One small object of a target; a lease, or a commit."""
 
-    def __init__(self, target: ObjectTarget) -> None:
+    def __init__(self, target: ObjectTarget, path: str = LEASE) -> None:
         self.target = target
+        self.path = path
+        self.key = target.inner(path)
 
     @property
     def is_atomic(self) -> bool:
         return self.target.requests.is_atomic
 
     def read(self) -> tuple[bytes, str] | None:
-        found: tuple[bytes, str] | None = self.target.ask("reading", LEASE, self.target.requests.get, self.target.inner(LEASE))
+        found: tuple[bytes, str] | None = self.target.ask("reading", self.path, self.target.requests.get, self.key)
         return found
 
     def write(self, content: bytes, tag: str | None) -> str | None:
-        key = self.target.inner(LEASE)
-        written: str | None = self.target.ask("writing", LEASE, self.target.requests.put, key, content, tag)
+        written: str | None = self.target.ask("writing", self.path, self.target.requests.put, self.key, content, tag)
         return written
 
 
@@ -189,12 +192,7 @@ class ObjectTarget:
     def publish(self, path: str, content: bytes, unfinished: str) -> None:
         if self.lease is not None:
             self.lease.require()
-        key = self.inner(path)
-        if self.ask("writing", path, self.requests.put, key, content, None) is not None:
-            return
-        # A put whose answer was lost and that was sent again finds what it has written itself.
-        found = self.ask("reading", path, self.requests.get, key)
-        if found is None or found[0] != content:
+        if publish_object(ObjectSlot(self, path), content) is None:
             raise busy(self.name, f" and has published {path}")
 
     @contextmanager
@@ -251,7 +249,7 @@ class ObjectTarget:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        lease = Lease(LeaseSlot(self), self.name)
+        lease = Lease(ObjectSlot(self), self.name)
         with lease.held():
             if self.requests.is_atomic:
                 self._require_conditions(lease)
@@ -300,4 +298,4 @@ class ObjectTarget:
         except (FileNotFoundError, KafkaLogError):
             raise
         except OSError as error:
-            raise StorageError(f"{self.name}/{path}: {action} failed: {str(error).partition(' Detail: ')[0]}") from error
+            raise object_error(f"{self.name}/{path}", f"{action} failed", error) from error

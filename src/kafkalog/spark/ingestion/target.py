@@ -1,7 +1,6 @@
 """The place that an ingest writes to: a local folder or an object store, behind the few operations that its protocol needs.
 
-Paths are relative to the target. What is published is durable and whole: a reader sees a file under its name completely or not
-at all.
+Paths are relative to the target. A published file is durable and whole: a reader sees all of it under its name, or nothing.
 """
 
 from __future__ import annotations
@@ -9,12 +8,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
+from kafkalog.errors import path_text
 from kafkalog.storage import is_file_uri, path_of_file_uri
 
-from .local_target import LocalTarget
+from ..errors import BAD_TARGET, TARGET_BUSY, SparkSourceError
+
+OWN_FOLDER: Final = "_kafkalog"
 
 
 class Target(Protocol):
@@ -89,7 +91,24 @@ def open_target(place: str) -> Target:
         from .object_target import object_target  # loads Arrow
 
         return object_target(place)
+    from .local_target import LocalTarget  # which needs the errors below
+
     return LocalTarget(os.path.abspath(place))
+
+
+def busy(name: str, holder: str, advice: str = "run this again when it has ended") -> SparkSourceError:
+    """The error of a target that another run holds."""
+    return SparkSourceError(TARGET_BUSY, f"{path_text(name)}: another ingest is at work here{holder}; {advice}")
+
+
+def bad_target(place: str, found: str) -> SparkSourceError:
+    """The error of a target, or of a place in it, that no ingest can use."""
+    return SparkSourceError(BAD_TARGET, f"{path_text(place)}: {found}")
+
+
+def is_plain(path: object) -> bool:
+    """Whether this is a relative path of ordinary names: it cannot lead out of the folder that it is joined to."""
+    return isinstance(path, str) and "\0" not in path and all(part not in ("", ".", "..") for part in path.split("/"))
 
 
 def is_within(path: str, folder: str) -> bool:

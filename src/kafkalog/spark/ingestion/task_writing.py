@@ -26,6 +26,7 @@ from kafkalog.log.report import Dropped, ReadReport
 from kafkalog.segment.decode import RecordRange
 from kafkalog.storage import open_store
 from kafkalog.storage.store import Store
+from kafkalog.storage.unfinished import NAME_BYTES
 from kafkalog.tables.records import record_batches
 from kafkalog.tables.schemas import find_table
 
@@ -38,7 +39,6 @@ from ..splits import FileSlice, Part, Split
 from .buckets import split_by_time
 from .ingest_options import IngestOptions
 from .manifest import BEGINNING, TABLE, Cursor, WrittenFile, cursor_at, staging_folder
-from .places import NAME_BYTES
 from .target import Target, open_target
 from .values import ValueColumns
 

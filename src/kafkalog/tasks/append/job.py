@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kafkalog.errors import UsageError
-from kafkalog.storage.beside import name_beside
 from kafkalog.storage.fs import Fs, read_small
 from kafkalog.storage.publish import make_folders, publish_files
+from kafkalog.storage.unfinished import name_beside
 
 from .writing import Start, end_offset
 

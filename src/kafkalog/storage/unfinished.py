@@ -1,13 +1,14 @@
-"""Empty or remove a folder of ours, and nothing else, whatever somebody puts in its place meanwhile.
+"""Unfinished work: its names next to the finished file or folder, and folders for it that are safe to empty.
 
-A folder for unfinished work has a name that can be foretold, in a place where others may write. So it is opened without following
-links, step by step; it has to belong to whom we run as and be closed to other writers; and what goes is named relative to its
-descriptor, so that a swapped path leads nowhere.
+A folder for unfinished work has a name that can be guessed, in a place where others may write. So it is opened without following
+links, step by step; it has to belong to the user we run as and be closed to other writers; and what is removed is named relative
+to its descriptor, so a path that is swapped meanwhile leads nowhere.
 """
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import pwd
 import shlex
@@ -17,10 +18,43 @@ from contextlib import suppress
 
 from kafkalog.errors import StorageError, path_text
 
+NAME_BYTES = 255  # what file systems allow as one name
+UNFINISHED = ".inprogress"
+_DIGEST_LETTERS = 16
+
 OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 UNFINISHED_MODE = stat.S_ISVTX | stat.S_IRWXU  # for us alone; the sticky bit, of no use in such a folder, is our mark
 _PROBE, _PROBE_MODE = ".probe.inprogress", 0o640
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+# -- names ---------------------------------------------------------------------------------------------------------------------
+
+
+def name_beside(name: str, suffix: str, prefix: str = "") -> str:
+    """The name between a prefix and a suffix; if that is too long, a part of the name and a digest that keeps it unique."""
+    whole = f"{prefix}{name}{suffix}"
+    if len(os.fsencode(whole)) <= NAME_BYTES:
+        return whole
+    room = NAME_BYTES - len(os.fsencode(prefix + suffix)) - _DIGEST_LETTERS - 1
+    part = name
+    while len(os.fsencode(part)) > room:
+        part = part[:-1]
+    return f"{prefix}{part}~{hashlib.sha256(os.fsencode(name)).hexdigest()[:_DIGEST_LETTERS]}{suffix}"
+
+
+def path_beside(path: str, suffix: str, prefix: str = "") -> str:
+    """The same for the last part of a path."""
+    folder, name = os.path.split(path)
+    return os.path.join(folder, name_beside(name, suffix, prefix))
+
+
+def unfinished_path(path: str) -> str:
+    """Where the file or folder for `path` is kept until it is complete."""
+    return path_beside(path, UNFINISHED, ".")
+
+
+# -- folders -------------------------------------------------------------------------------------------------------------------
 
 
 def user_name(user: int) -> str:
@@ -29,30 +63,6 @@ def user_name(user: int) -> str:
         return pwd.getpwuid(user).pw_name
     except KeyError:
         return f"user {user}"
-
-
-def open_below(root: str, path: str = ".") -> int:
-    """A descriptor of the folder `path`, plain names below `root`; StorageError if one of them is a link or a file."""
-    descriptor = os.open(root, OPEN_FOLDER & ~os.O_NOFOLLOW)
-    where = root
-    for name in path.split("/"):
-        assert name != ".."
-        where = os.path.join(where, name)
-        try:
-            below = _open_folder(name, descriptor, where)
-        finally:
-            os.close(descriptor)
-        descriptor = below
-    return descriptor
-
-
-def _open_folder(name: str, parent: int, path: str) -> int:
-    try:
-        return os.open(name, OPEN_FOLDER, dir_fd=parent)
-    except OSError as error:
-        if error.errno in (errno.ELOOP, errno.ENOTDIR):
-            raise refusal(path, "a link or no folder, so this command did not make it") from error
-        raise
 
 
 def refusal(path: str, problem: str) -> StorageError:
@@ -134,23 +144,3 @@ def empty_folder(descriptor: int) -> None:
                 shutil.rmtree(name, dir_fd=descriptor)
             else:
                 raise OSError(errno.EBUSY, f"{os.strerror(errno.EBUSY)}: another file system is mounted there", name)
-
-
-def remove_tree(root: str, path: str) -> None:
-    """Remove the folder `path` below `root` with all that is in it, if it is there; StorageError if it is not ours."""
-    above, _, name = path.rpartition("/")
-    try:
-        parent = open_below(root, above or ".")
-    except FileNotFoundError:
-        return
-    try:
-        with suppress(FileNotFoundError):
-            descriptor = _open_folder(name, parent, os.path.join(root, path))
-            try:
-                require_own(descriptor, os.path.join(root, path))
-                empty_folder(descriptor)
-            finally:
-                os.close(descriptor)
-            os.rmdir(name, dir_fd=parent)
-    finally:
-        os.close(parent)
