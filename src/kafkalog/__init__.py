@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from .engine.config import LogConfig
     from .engine.log_directory import LogDirectory
     from .engine.partition_log import PartitionLog
-    from .spark.ingestion.summary import IngestSummary
+    from .spark.ingestion.run import IngestSummary
     from .tables.choices import Names, Numbers
     from .tables.logs import Logs
     from .tasks.append import AppendResult

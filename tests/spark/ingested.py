@@ -11,7 +11,7 @@ import pyarrow.dataset as ds
 
 import kafkalog
 from kafkalog.spark import ingest
-from kafkalog.spark.ingestion.summary import IngestSummary
+from kafkalog.spark.ingestion.run import IngestSummary
 from tests.builders.small_logs import made_batch, write_segment
 
 COLUMNS = ["topic", "partition", "offset", "timestamp", "timestampType", "key", "value"]

@@ -7,19 +7,20 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kafkalog.format.reference import Record, encode_batch
-from kafkalog.spark import cores
-from kafkalog.spark.cores import CORES_VARIABLE, planned_cores
 from kafkalog.spark.options import parse_options
+from kafkalog.spark.session import CORES_VARIABLE, planned_cores, session_cores
 from tests.builders.small_logs import write_segment
 from tests.conftest import require
 
 MEBIBYTE = 1 << 20
+SESSION = import_module("kafkalog.spark.session")  # the package has a function of that name
 
 
 @pytest.fixture(scope="module")
@@ -90,9 +91,9 @@ DYNAMIC = {"spark_dynamicAllocation_enabled": "true"}
 def test_the_cores_of_a_cluster_are_those_of_the_executors_that_come(
     monkeypatch: pytest.MonkeyPatch, cluster: Any, expected: int
 ) -> None:
-    monkeypatch.setattr(cores, "STEADY_SECONDS", 0.2)
-    monkeypatch.setattr(cores, "POLL_SECONDS", 0.01)
-    assert cores.session_cores(cluster, 0.5) == expected
+    monkeypatch.setattr(SESSION, "STEADY_SECONDS", 0.2)
+    monkeypatch.setattr(SESSION, "POLL_SECONDS", 0.01)
+    assert session_cores(cluster, 0.5) == expected
 
 
 def test_splits_are_sized_by_the_cores_that_the_option_names(large: Path, load: Callable[..., Any]) -> None:

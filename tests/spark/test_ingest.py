@@ -18,9 +18,8 @@ from kafkalog.format.reference import Record, encode_batch, encode_message
 from kafkalog.spark.errors import SparkSourceError
 from kafkalog.spark.ingestion import manifest
 from kafkalog.spark.ingestion import task_writing as writing
-from kafkalog.spark.ingestion.buckets import split_by_time
 from kafkalog.spark.ingestion.lease import LEASE
-from kafkalog.spark.ingestion.task_writing import escaped
+from kafkalog.spark.ingestion.task_writing import escaped, split_by_time
 from tests.builders.small_logs import made_batch, marker, transactional_batch, write_segment
 from tests.spark.ingested import check_manifest, commits, damaged_rows, data_files, read_logs, read_table, take, write_orders
 from tests.storage import test_object_store as server

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from .ingestion.executors import Notices
-    from .ingestion.summary import IngestSummary
+    from .ingestion.run import IngestSummary
 
 __all__ = ["SourceLag", "ingest", "java_home", "lag", "read_fast", "session"]
 

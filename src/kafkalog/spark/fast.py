@@ -10,10 +10,10 @@ from pyspark.sql.types import StructField, StructType
 from pyspark.sql.utils import is_remote
 
 from .columns import KAFKA_COLUMNS, Projection, default_schema
-from .cores import session_cores
 from .errors import BAD_SCHEMA, SparkSourceError, coded
 from .options import SourceOptions, for_batch, parse_options
 from .read_plan import plan_splits
+from .session import session_cores
 from .splits import Split
 
 if TYPE_CHECKING:

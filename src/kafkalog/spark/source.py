@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from .cores import planned_cores
 from .errors import coded
-from .garbage import freeze_garbage
-from .input_partition import SplitPartition, read_partition
 from .options import SourceOptions, for_batch, for_stream, parse_options
 from .read_plan import plan_splits
+from .session import freeze_garbage, planned_cores
+from .splits import Split
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from .columns import Projection
     from .streaming import KafkaLogStreamReader
 
 
@@ -71,3 +72,19 @@ class KafkaLogReader(DataSourceReader):
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         return read_partition(partition, self.projection, self.options)
+
+
+@dataclass
+class SplitPartition(InputPartition):
+    """A split as Spark hands it to a task."""
+
+    split: Split
+
+
+def read_partition(partition: InputPartition | None, projection: Projection, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    """The rows of a split."""
+    from .task_reading import read_split
+
+    # Spark makes a task without a split where there is nothing to read.
+    split = partition.split if isinstance(partition, SplitPartition) else Split()
+    return read_split(split, projection, options)

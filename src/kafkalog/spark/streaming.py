@@ -17,11 +17,11 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from .cores import planned_cores
 from .errors import BAD_OPTION, SparkSourceError, coded
-from .input_partition import SplitPartition, read_partition
 from .microbatch import MicroBatches, Offsets, from_json, origins_of_json, to_json
 from .options import SourceOptions
+from .session import planned_cores
+from .source import SplitPartition, read_partition
 from .splits import Split
 
 if TYPE_CHECKING:

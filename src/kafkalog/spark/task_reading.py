@@ -25,10 +25,9 @@ from kafkalog.tables.schemas import find_table
 
 from .columns import Projection, corrupt_row
 from .errors import DATA_LOSS, SparkSourceError, coded
-from .garbage import freeze_garbage
 from .options import RANGED_TABLES, SourceOptions
-from .replaced import exact_span, open_part
-from .slices import as_partition, claimed_offset, damaged_content, is_there, unchanged
+from .session import freeze_garbage
+from .slices import as_partition, claimed_offset, damaged_content, exact_span, is_there, open_part, unchanged
 from .splits import EVERYTHING, Part, Split
 
 LOGGER = logging.getLogger("kafkalog.spark")

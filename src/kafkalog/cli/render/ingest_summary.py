@@ -8,7 +8,7 @@ from .escape import printable
 
 if TYPE_CHECKING:
     from kafkalog.spark.ingestion.manifest import Gap
-    from kafkalog.spark.ingestion.summary import IngestSummary
+    from kafkalog.spark.ingestion.run import IngestSummary
 
 PARTITIONS_NAMED = 20
 

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kafkalog.errors import UsageError
 
-from ..cores import session_cores
 from ..errors import SPARK_FAILED, SparkSourceError, bad_option
-from ..session import java_home, start_session
+from ..session import java_home, session_cores, start_session
 from .task_writing import IngestTask, TaskResult, write_task
 
 if TYPE_CHECKING:

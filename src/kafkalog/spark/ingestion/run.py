@@ -1,4 +1,4 @@
-"""One run of an ingest: lock, settle what a killed run left, plan, run the tasks, publish."""
+"""One run of an ingest: lock, settle what a killed run left, plan, run the tasks, publish; and the summary of it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 from kafkalog.errors import path_text
 
@@ -18,8 +18,7 @@ from ..splits import Split
 from .executors import Executor, OnProgress
 from .ingest_options import IngestOptions
 from .ingest_plan import PAUSE_SECONDS, TRIES, IngestPlan, check_ends, cut_tasks, new_bytes, plan_ingest
-from .manifest import BEGINNING, Commit, CommitLog, Progress, run_name
-from .summary import IngestSummary, PartitionSummary
+from .manifest import BEGINNING, Commit, CommitLog, Gap, Progress, run_name
 from .tables import SetAside, Tables
 from .target import is_within, open_target
 from .task_writing import GENERATION, Edition, IngestTask, PartitionResult, TaskResult
@@ -29,6 +28,60 @@ LOGGER = logging.getLogger("kafkalog.spark")
 OnExecutor = Callable[[], Executor]
 # How often files of a partition may change under the tasks of a run, at the cost of all its work, before it is postponed.
 PATIENCE: Final = 2
+
+
+@dataclass(frozen=True)
+class PartitionSummary:
+    """The offsets that a run took of a partition: from `start_offset` up to, and not with, `stop_offset`."""
+
+    topic: str
+    partition: int
+    start_offset: int
+    stop_offset: int
+    records: int
+
+
+@dataclass(frozen=True)
+class IngestSummary:
+    """The end of a run. `commit` is the number of what it published, None where there was nothing new.
+
+    `log_bytes` were read, `parquet_bytes` written. `damaged_ranges` were set aside, `damaged_reasons` says why; `undecoded`
+    values are kept as bytes in `value_raw`; `superseded` rows of truncated logs were moved out of the tables. `postponed`
+    partitions changed so fast beside a broker that they are left to the next run; `unreadable` says which ones storage did
+    not give, and why.
+    """
+
+    target: str
+    commit: int | None
+    records: int = 0
+    log_bytes: int = 0
+    parquet_bytes: int = 0
+    files: int = 0
+    tasks: int = 0
+    partitions: tuple[PartitionSummary, ...] = ()
+    damaged_ranges: int = 0
+    damaged_bytes: int = 0
+    damaged_reasons: dict[str, int] = field(default_factory=dict)
+    undecoded: int = 0
+    superseded: int = 0
+    gaps: tuple[Gap, ...] = ()
+    postponed: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
+    dry_run: bool = False
+    seconds: float = 0.0
+
+    @property
+    def records_per_second(self) -> float:
+        return self.records / self.seconds if self.seconds else 0.0
+
+    @property
+    def bytes_per_second(self) -> float:
+        return self.log_bytes / self.seconds if self.seconds else 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """The summary as plain values, for JSON."""
+        rates = {"records_per_second": round(self.records_per_second), "bytes_per_second": round(self.bytes_per_second)}
+        return {**asdict(self), "seconds": round(self.seconds, 3), **rates}
 
 
 @dataclass

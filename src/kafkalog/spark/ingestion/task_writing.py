@@ -12,14 +12,18 @@ import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from kafkalog.errors import SegmentChanged, StorageError, path_text
-from kafkalog.format.batch import LOG_OVERHEAD
+from kafkalog.format.batch import LOG_OVERHEAD, NO_TIMESTAMP
 from kafkalog.format.entry_front import peek_length
 from kafkalog.log.reading import ReadOptions
 from kafkalog.log.report import Dropped, ReadReport
@@ -31,12 +35,10 @@ from kafkalog.tables.records import record_batches
 from kafkalog.tables.schemas import find_table
 
 from ..errors import coded
-from ..garbage import freeze_garbage
 from ..options import TopicPartition
-from ..replaced import open_part
-from ..slices import as_partition, damaged_content
+from ..session import freeze_garbage
+from ..slices import as_partition, damaged_content, open_part
 from ..splits import FileSlice, Part, Split
-from .buckets import split_by_time
 from .ingest_options import IngestOptions
 from .manifest import BEGINNING, TABLE, Cursor, WrittenFile, cursor_at, staging_folder
 from .target import Target, open_target
@@ -78,6 +80,15 @@ DAMAGED_SCHEMA: Final = pa.schema(
         ("bytes", pa.binary()),
     ]
 )
+HOUR_MS: Final = 3_600_000
+GRAIN_MS: Final = {"day": 24 * HOUR_MS, "hour": HOUR_MS}
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+# What a date can be: the years 1 to 9999.
+FIRST_MS: Final = (datetime(1, 1, 1, tzinfo=UTC) - EPOCH) // timedelta(milliseconds=1)
+LAST_MS: Final = (datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC) - EPOCH) // timedelta(milliseconds=1)
+# How Hive spells null; readers give it back as null.
+UNKNOWN_TIME: Final = "__HIVE_DEFAULT_PARTITION__"
+NO_BUCKET: Final = -(1 << 62)
 
 
 class Edition(NamedTuple):
@@ -378,6 +389,8 @@ def parquet_writer(file: Any, schema: pa.Schema, options: IngestOptions) -> pq.P
     )
 
 
+# -- names of folders and files --------------------------------------------------------------------------------------------------
+
 _ESCAPED: Final = frozenset("\"#%'*/:=?\\{}[]^\x7f") | {chr(code) for code in range(0x20)}
 
 
@@ -415,3 +428,42 @@ def _fitting(topic: str, letters: Sequence[str], limit: int) -> str:
     room = limit - len(digest)
     count = sum(size <= room for size in accumulate(sizes))
     return "".join(letters[:count]) + digest
+
+
+def split_by_time(batch: pa.RecordBatch, grain: str) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The folders of the batch's records, such as `day=2026-01-31`, each with those records in order."""
+    if not batch.num_rows:
+        return
+    milliseconds = _milliseconds(batch.column("timestamp"))
+    lowest, highest = _buckets(np.array([milliseconds.min(), milliseconds.max()]), GRAIN_MS[grain]).tolist()
+    if lowest == highest != NO_BUCKET:
+        yield folder_of(lowest, grain), batch
+        return
+    numbers = _buckets(milliseconds, GRAIN_MS[grain])
+    for number in np.unique(numbers).tolist():
+        rows = np.flatnonzero(numbers == number)
+        first, last = int(rows[0]), int(rows[-1])
+        whole = last - first + 1 == len(rows)
+        yield folder_of(number, grain), batch.slice(first, len(rows)) if whole else batch.take(pa.array(rows))
+
+
+def _milliseconds(times: pa.Array) -> NDArray[np.int64]:
+    stored = times.cast(pa.int64())
+    milliseconds: NDArray[np.int64] = (stored.fill_null(NO_TIMESTAMP) if stored.null_count else stored).to_numpy()
+    return milliseconds
+
+
+def _buckets(milliseconds: NDArray[np.int64], grain_ms: int) -> NDArray[np.int64]:
+    """The number of the day or hour since 1970 of each time, `NO_BUCKET` where there is none."""
+    known = (milliseconds != NO_TIMESTAMP) & (milliseconds >= FIRST_MS) & (milliseconds <= LAST_MS)
+    numbers: NDArray[np.int64] = milliseconds // grain_ms
+    return numbers if known.all() else np.where(known, numbers, NO_BUCKET)
+
+
+@lru_cache(4096)
+def folder_of(number: int, grain: str) -> str:
+    if number == NO_BUCKET:
+        return f"day={UNKNOWN_TIME}/hour={UNKNOWN_TIME}" if grain == "hour" else f"day={UNKNOWN_TIME}"
+    moment = EPOCH + timedelta(milliseconds=number * GRAIN_MS[grain])
+    day = f"day={moment.year:04}-{moment.month:02}-{moment.day:02}"
+    return f"{day}/hour={moment.hour:02}" if grain == "hour" else day
