@@ -18,7 +18,7 @@ from pathlib import Path
 
 import kafkalog
 from kafkalog.tasks.journal import SalvageResult
-from kafkalog.tasks.salvage import salvage
+from kafkalog.tasks.salvage import salvage_partitions
 from tests.interop.live.broker import ROOT, resolve_jars, running_broker
 
 TOPIC = "pages"
@@ -78,7 +78,7 @@ def compare(scratch: Path, mebibytes: int) -> Outcome:
         file.write(bytes(PAGE))
     shutil.copytree(first, damaged)
     shutil.copytree(first, mended)
-    (result,) = salvage([first / "data" / partition], scratch / "rescued")
+    (result,) = salvage_partitions([first / "data" / partition], scratch / "rescued")
     shutil.rmtree(mended / "data" / partition)
     shutil.copytree(scratch / "rescued" / partition, mended / "data" / partition)
     return Outcome(written, touched, len(batches), log.stat().st_size, result, _serve(damaged), _serve(mended))

@@ -17,6 +17,7 @@ import pytest
 from kafkalog.format.names import segment_file_name
 from kafkalog.storage.fs import LocalFs
 from kafkalog.tasks.append import AppendOptions, Target, append, source_file
+from kafkalog.tasks.append import AppendOptions, Target, append_records, source_file
 from tests.builders.small_logs import FIRST_TIME, made_batch, read_offsets, read_rows, write_segment
 from tests.tasks.test_salvage import damaged, tree
 
@@ -216,7 +217,7 @@ def test_progress_counts_the_bytes_of_the_source_as_they_are_appended(tmp_path: 
     pq.write_table(pa.table({"value": pa.array([b"x" * 1000] * 100_000, pa.binary())}), source)
     done: list[int] = []
     target = Target.of(str(tmp_path / "orders-0"), None)
-    append([source_file(str(source))], target, AppendOptions(), LocalFs(), done.append, lambda: done.append(-1))
+    append_records([source_file(str(source))], target, AppendOptions(), LocalFs(), done.append, lambda: done.append(-1))
     size = source.stat().st_size
     assert done[-1] == -1, "and then all of it is made durable"
     assert sum(done[:-1]) == size

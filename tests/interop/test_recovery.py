@@ -20,6 +20,7 @@ from kafkalog.segment.build import DEFAULT_INTERVAL_BYTES
 from kafkalog.storage import open_store
 from kafkalog.tasks.partitions import find_index_interval
 from kafkalog.tasks.salvage import salvage
+from kafkalog.tasks.salvage import salvage_partitions
 from tests.builders.small_logs import made_batch, marker, transactional_batch, write_segment
 from tests.conftest import require, unavailable
 from tests.golden.sets import eras
@@ -110,7 +111,7 @@ def test_recovery_changes_nothing_in_a_salvaged_partition(golden: Callable[[str]
         content[len(content) // 3] ^= 1
         content[len(content) // 2 : len(content) // 2 + 700] = bytes(700)
         log.write_bytes(content)
-    results = list(salvage([golden(DAMAGED) / DAMAGED, tmp_path / "source"], tmp_path / "out"))
+    results = list(salvage_partitions([golden(DAMAGED) / DAMAGED, tmp_path / "source"], tmp_path / "out"))
     results = [result for result in results if result.topic != "__cluster_metadata"]
     folders = [Path(result.folder) for result in results]
     before = [{path.name: path.read_bytes() for path in folder.iterdir()} for folder in folders]

@@ -8,6 +8,7 @@ import pytest
 
 from kafkalog.errors import StorageError
 from kafkalog.tasks.reindex import ReindexOptions, reindex
+from kafkalog.tasks.reindex import ReindexOptions, reindex_partitions
 from tests.campaigns.zeroed_page import compare
 from tests.conftest import require, unavailable
 from tests.interop.live.broker import resolve_jars, running_broker
@@ -28,8 +29,8 @@ def test_a_running_broker_keeps_its_log_directory(tmp_path: Path) -> None:
     with running_broker(tmp_path) as broker:
         folder = broker.log_directory / "__cluster_metadata-0"
         with pytest.raises(StorageError, match="a broker is running"):
-            list(reindex(folder, ReindexOptions()))
-        (planned,) = reindex(folder, ReindexOptions(dry_run=True))
+            list(reindex_partitions(folder, ReindexOptions()))
+        (planned,) = reindex_partitions(folder, ReindexOptions(dry_run=True))
         assert planned.state == "not written"
 
 

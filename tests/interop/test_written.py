@@ -18,6 +18,7 @@ import pytest
 
 import kafkalog
 from kafkalog.tasks.salvage import salvage
+from kafkalog.tasks.salvage import salvage_partitions
 from tests.builders.small_logs import FIRST_TIME
 from tests.conftest import require, unavailable
 from tests.interop.live.broker import NEWEST, ROOT, resolve_jars, running_broker
@@ -82,7 +83,7 @@ def write_salvaged(folder: Path, topic: str) -> None:
     content = bytearray(log.read_bytes())
     content[len(content) // 2] ^= 0xFF
     log.write_bytes(content)
-    assert len(list(salvage([source], folder))) == 1
+    assert len(list(salvage_partitions([source], folder))) == 1
 
 
 def write_changed(folder: Path, topic: str) -> None:

@@ -21,7 +21,9 @@ from kafkalog.format.names import is_own_name, segment_file_name
 from kafkalog.format.reference import Record, encode_batch, encode_message, encode_wrapper
 from kafkalog.storage.failures import read_error
 from kafkalog.storage.local import LocalFile, LocalStore
+from kafkalog.storage.local import LocalFile, LocalStore, storage_error
 from kafkalog.tasks.listing import PartitionListing, list_logs
+from kafkalog.tasks.listing import PartitionListing, ls
 from kafkalog.tasks.ratio import places_for
 from tests.golden import sets
 from tests.golden.expected import read_eras
@@ -44,14 +46,14 @@ def batch_at(offset: int, count: int = 1, codec: int = 0) -> bytes:
 
 
 def only(path: Path, *, deep: bool = False) -> PartitionListing:
-    (found,) = list_logs(path, deep=deep).partitions
+    (found,) = ls(path, deep=deep).partitions
     return found
 
 
 @pytest.mark.parametrize("era", sets.eras())
 def test_counts_and_formats_are_those_of_kafkas_own_batches(era: str, golden: Callable[[str], Path]) -> None:
-    listings = {(found.topic, found.partition): found for found in list_logs(golden(era) / era, deep=True).partitions}
-    glances = {(found.topic, found.partition): found for found in list_logs(golden(era) / era).partitions}
+    listings = {(found.topic, found.partition): found for found in ls(golden(era) / era, deep=True).partitions}
+    glances = {(found.topic, found.partition): found for found in ls(golden(era) / era).partitions}
     (expected_era,) = (each for each in read_eras(golden(era)) if each.name == era)
     for partition in expected_era.partitions:
         batches = [batch for name, found in partition.batches.items() if name.endswith(".log") for batch in found]
@@ -77,7 +79,7 @@ def test_records_per_format_are_those_that_a_read_gives(era: str, golden: Callab
     read = kafkalog.open(folder).read("records", ["topic", "partition", "magic"], include_control=True).read_all().to_pylist()
     expected = Counter((row["topic"], row["partition"], row["magic"]) for row in read)
     starts = {(found.topic, found.partition) for found in kafkalog.open(folder).partitions if found.log_start_offset}
-    for found in list_logs(folder, deep=True).partitions:
+    for found in ls(folder, deep=True).partitions:
         for magic, share in found.formats.items():
             if (found.topic, found.partition) not in starts:  # records below the log start are stored, but not read
                 assert share.records == expected[found.topic, found.partition, magic], found.folder
@@ -108,7 +110,7 @@ def test_folders_on_their_way_out_are_leftovers_of_their_topic(tmp_path: Path) -
     write(tmp_path / f"orders-1.{DELETED}", 0, batch_at(0))
     (tmp_path / "lost+found").mkdir()
     (tmp_path / "meta.properties").write_text("version=1\n")
-    listing = list_logs(tmp_path)
+    listing = ls(tmp_path)
     (topic,) = listing.topics
     assert [found.partition for found in topic.partitions] == [0]
     assert topic.leftovers == (f"orders-1.{DELETED} ({len(batch_at(0))} bytes)",)
@@ -125,13 +127,13 @@ def test_damage_and_hostile_files_are_problems_of_their_partition_only(tmp_path:
     (tmp_path / "link-0" / segment_file_name(0, "log")).symlink_to("/dev/zero")
     (tmp_path / "empty-0").mkdir()
     for deep in (False, True):
-        found = {each.topic: each for each in list_logs(tmp_path, deep=deep).partitions}
+        found = {each.topic: each for each in ls(tmp_path, deep=deep).partitions}
         assert {topic for topic, each in found.items() if each.problems} >= {"magic", "link", "codec"}
         assert not found["good"].problems
         assert "magic" in found["magic"].problems[0]
         assert "symbolic link" in found["link"].problems[0]
         assert found["empty"].segment_count == 0
-    (misnamed,) = (each for each in list_logs(tmp_path).partitions if each.topic == "name")
+    (misnamed,) = (each for each in ls(tmp_path).partitions if each.topic == "name")
     assert "before the one in its name" in misnamed.problems[0]
 
 
@@ -140,7 +142,7 @@ def test_an_object_store_gives_the_same(tmp_path: Path) -> None:
     write(tmp_path / "orders-0", 11, batch_at(11), batch_at(12)[:20])
     store = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
     for deep in (False, True):
-        here, there = only(tmp_path, deep=deep), list_logs("orders-0", filesystem=store, deep=deep).partitions[0]
+        here, there = only(tmp_path, deep=deep), ls("orders-0", filesystem=store, deep=deep).partitions[0]
         assert here.apparent_size == there.apparent_size == there.disk_size  # a store of objects has no blocks
         assert replace(here, folder="", disk_size=0) == replace(there, folder="", disk_size=0)
     explanation = kafkalog.explain("orders-0", offset=5, filesystem=store)
@@ -176,10 +178,10 @@ def test_the_ratio_of_a_topic_counts_its_uncompressed_partitions(tmp_path: Path)
     write(tmp_path / "orders-1", 0, batch_at(0, 50))
     truth = kafkalog.profile(tmp_path).total.ratio
     for deep in (False, True):
-        (topic,) = list_logs(tmp_path, deep=deep).topics
+        (topic,) = ls(tmp_path, deep=deep).topics
         assert topic.compression_ratio == pytest.approx(truth)
         assert topic.compression_ratio_exact is deep
-    (plain,) = list_logs(tmp_path / "orders-1").topics
+    (plain,) = ls(tmp_path / "orders-1").topics
     assert plain.compression_ratio is None
 
 
@@ -242,7 +244,7 @@ def test_the_notes_of_kafkalog_itself_are_not_those_of_strangers(tmp_path: Path)
     kafkalog.append(pa.table({"value": pa.array([b"x"])}), tmp_path / "orders-0")
     (tmp_path / ".orders-1.inprogress").mkdir()
     (tmp_path / "notes.txt").write_text("mine")
-    listing = list_logs(tmp_path)
+    listing = ls(tmp_path)
     assert listing.other_names == ("notes.txt",)
     assert listing.own_names == (".orders-0.append.json", ".orders-1.inprogress")
     for command in ("convert", "compact", "recover"):
@@ -262,6 +264,6 @@ def test_many_segments_are_listed_without_reading_them(tmp_path: Path, monkeypat
         return read(self, position, target)
 
     monkeypatch.setattr(LocalFile, "read_into", counted)
-    assert list_logs(tmp_path).topics[0].segment_count == 1000
+    assert ls(tmp_path).topics[0].segment_count == 1000
     assert 0 < len(taken) <= 1000
     assert sum(taken) < sum(path.stat().st_size for path in tmp_path.rglob("*.log")) // 10

@@ -13,9 +13,13 @@ from kafkalog.errors import InvalidState
 from kafkalog.format.snapshot import decode_snapshot
 from kafkalog.tasks.cat.tail import tail_offset
 from kafkalog.tasks.compact import compact
+from kafkalog.tasks.compact import compact_partitions
+from kafkalog.tasks.maintenance import ChangeRequest
 from kafkalog.tasks.maintenance import Place
 from kafkalog.tasks.reindex import ReindexOptions, reindex
+from kafkalog.tasks.reindex import ReindexOptions, reindex_partitions
 from kafkalog.tasks.salvage import salvage
+from kafkalog.tasks.salvage import salvage_partitions
 from tests.builders.small_logs import (
     FIRST_TIME,
     LEFT_BY_COMPACTION,
@@ -75,8 +79,8 @@ def test_a_map_that_is_too_small_takes_more_passes(tmp_path: Path) -> None:
     for turn in range(8):
         kafkalog.append(keyed(400, 397, 400 * turn), folder, config=SMALL)
     before = latest(folder)
-    place = Place(tmp_path / "out", now_ms=FIRST_TIME)
-    (result,) = compact(folder, place, SMALL, roll=True, map_bytes=24 * 300)
+    place = ChangeRequest(tmp_path / "out", now_ms=FIRST_TIME)
+    (result,) = compact_partitions(folder, place, SMALL, roll=True, map_bytes=24 * 300)
     assert result.details["passes"] > 1
     assert latest(tmp_path / "out" / "orders-0") == before
 
@@ -157,7 +161,7 @@ def test_a_read_gives_what_waits_in_a_swap_file_because_its_place_is_free(half_s
 
 
 def test_salvage_keeps_what_waits_in_a_swap_file_because_its_place_is_free(half_swapped: Path, tmp_path: Path) -> None:
-    (result,) = salvage([half_swapped], tmp_path / "out")
+    (result,) = salvage_partitions([half_swapped], tmp_path / "out")
     assert result.kept_records == 40
     assert read_offsets(tmp_path / "out") == LEFT_BY_COMPACTION
 
@@ -174,20 +178,20 @@ def test_a_converted_copy_holds_what_waits_in_a_swap_file(half_swapped: Path, tm
 def test_reindex_takes_what_waits_in_a_swap_file_for_the_log_that_it_will_be(half_swapped: Path) -> None:
     waiting = half_swapped / f"{0:020d}.txnindex.swap"
     waiting.write_bytes(b"of the new segment")
-    list(reindex(half_swapped, ReindexOptions()))
+    list(reindex_partitions(half_swapped, ReindexOptions()))
     snapshot = half_swapped / f"{40:020d}.snapshot"
     assert decode_snapshot(snapshot.read_bytes())["producer_id"].tolist() == [7]
     assert waiting.read_bytes() == b"of the new segment"
     waiting.unlink()
     kafkalog.recover(half_swapped, in_place=True, now_ms=FIRST_TIME)
-    (again,) = reindex(half_swapped, ReindexOptions(dry_run=True))
+    (again,) = reindex_partitions(half_swapped, ReindexOptions(dry_run=True))
     assert (again.changed, again.removed) == ([], [])
 
 
 def test_a_swap_file_whose_place_is_not_free_is_left_out(half_swapped: Path, tmp_path: Path) -> None:
     """What it is to replace is all there yet, and holds no less."""
     (half_swapped / f"{0:020d}.log.deleted").rename(half_swapped / f"{0:020d}.log")
-    assert [result.kept_records for result in salvage([half_swapped], tmp_path / "out")] == [60]
+    assert [result.kept_records for result in salvage_partitions([half_swapped], tmp_path / "out")] == [60]
 
 
 def test_a_partition_that_was_not_asked_for_is_left_as_a_crash_left_it(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+import re
 import subprocess
 import sys
 from datetime import UTC, date, datetime, timedelta, timezone
@@ -17,6 +19,7 @@ import pytest
 import kafkalog
 from kafkalog.cli.main import COMMANDS
 from kafkalog.format.reference import Record, encode_batch
+from kafkalog.tasks import verify as verify_task
 from tests.builders.small_logs import made_batch, marker, read_offsets, read_rows, transactional_batch, write_segment
 
 # `table` and `cat` are `kafkalog.open(path).read(…)` and `.follow(…)`.
@@ -46,6 +49,24 @@ def test_every_command_has_a_function_with_types_and_a_docstring() -> None:
         for parameter in signature.parameters.values():
             assert parameter.annotation is not inspect.Parameter.empty, (name, parameter)
             assert parameter.kind is not inspect.Parameter.VAR_KEYWORD, (name, parameter)
+
+
+def test_functions_are_those_of_the_tasks_and_type_checkers_see_the_same() -> None:
+    tree = ast.parse(Path(kafkalog.__file__).read_text(encoding="utf-8"))
+    (typed,) = [node for node in tree.body if isinstance(node, ast.If)]
+    imports = [node for node in typed.body if isinstance(node, ast.ImportFrom)]
+    seen = {alias.asname or alias.name: node.module for node in imports for alias in node.names}
+    assert seen == kafkalog._MODULES
+    assert kafkalog.verify is verify_task.verify
+    assert "__getattr__" not in dir(kafkalog)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        getattr(kafkalog, "nothing")  # noqa: B009
+
+
+def test_the_help_of_the_package_lists_every_function_once() -> None:
+    functions = {name for name in kafkalog.__all__ if inspect.isfunction(getattr(kafkalog, name))}
+    listed = re.findall(r"^    (\w+)  +\S", kafkalog.__doc__ or "", re.MULTILINE)
+    assert sorted(listed) == sorted(functions | {"LogDirectory"})
 
 
 def test_a_plain_string_is_one_topic_and_not_its_letters(logs: Path) -> None:

@@ -16,6 +16,7 @@ from kafkalog.format.names import segment_file_name
 from kafkalog.segment.build import DEFAULT_INTERVAL_BYTES, IntervalBounds
 from kafkalog.storage.simulated import SimulatedFs
 from kafkalog.tasks.reindex import ReindexOptions, ReindexResult, reindex
+from kafkalog.tasks.reindex import ReindexOptions, ReindexResult, reindex_partitions
 from tests.builders.small_logs import FIRST_TIME, made_batch, marker, read_rows, transactional_batch, write_segment
 from tests.storage.test_publish import hold_lock_in_child
 
@@ -23,7 +24,7 @@ from .test_salvage import damaged, tree
 
 
 def run(folder: Path, **options: Any) -> ReindexResult:
-    (result,) = reindex(folder, ReindexOptions(**options))
+    (result,) = reindex_partitions(folder, ReindexOptions(**options))
     return result
 
 

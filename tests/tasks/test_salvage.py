@@ -19,9 +19,12 @@ from kafkalog.log.replicas import Lost, MergeOptions
 from kafkalog.storage import open_store
 from kafkalog.tasks.journal import SalvageResult
 from kafkalog.tasks.salvage import SalvageOptions, salvage, salvage_partition
+from kafkalog.tasks.salvage import SalvageOptions, salvage_partition, salvage_partitions
 from kafkalog.tasks.undelete import find_deleted, undelete
+from kafkalog.tasks.undelete import find_deleted, undelete_partitions
 from tests.builders.memory_store import MemoryFile, MemoryStore
 from tests.builders.small_logs import FIRST_TIME, made_batch, made_records, read_offsets, write_segment
+from tests.damage.memory_store import MemoryFile, MemoryStore
 
 
 def tree(folder: Path) -> dict[str, bytes]:
@@ -30,7 +33,7 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 def run(paths: list[Path], out: Path, **options: Any) -> SalvageResult:
     dry_run = options.pop("dry_run", False)
-    (result,) = salvage(paths, out, SalvageOptions(dry_run, merge=MergeOptions(**options)))
+    (result,) = salvage_partitions(paths, out, SalvageOptions(dry_run, merge=MergeOptions(**options)))
     return result
 
 
@@ -280,9 +283,9 @@ def test_segments_that_overlap_become_one_log_with_rising_offsets(tmp_path: Path
 def test_a_whole_log_directory_is_salvaged_partition_by_partition(orders: Path, tmp_path: Path) -> None:
     write_segment(orders.parent / "other-3", 0, made_batch(0))
     write_segment(orders.parent / f"gone-0.{'a' * 32}-delete", 0, made_batch(0))
-    found = list(salvage([orders.parent], tmp_path / "out"))
+    found = list(salvage_partitions([orders.parent], tmp_path / "out"))
     assert [result.name for result in found] == ["orders-0", "other-3"]
-    assert [result.name for result in salvage([orders.parent], tmp_path / "some", topics=["other"])] == ["other-3"]
+    assert [result.name for result in salvage_partitions([orders.parent], tmp_path / "some", topics=["other"])] == ["other-3"]
 
 
 def test_a_single_file_of_any_name_becomes_a_partition(tmp_path: Path) -> None:
@@ -307,7 +310,7 @@ def test_deleted_topics_and_segments_are_found_and_copied(tmp_path: Path) -> Non
         ("deleted topic", "gone", 2, [0]),
         ("deleted segments", "orders", 0, [0, 10]),
     ]
-    results = list(undelete(found, tmp_path / "out"))
+    results = list(undelete_partitions(found, tmp_path / "out"))
     assert [result.kept_records for result in results] == [20, 20]
     assert read_offsets(tmp_path / "out" / "gone-2") == list(range(20))
     assert read_offsets(tmp_path / "out" / "orders-0") == list(range(20))
@@ -318,11 +321,11 @@ def test_two_deleted_topics_of_one_name_stay_apart(tmp_path: Path) -> None:
     names = [f"gone-0.{letter * 32}-delete" for letter in "ab"]
     for number, name in enumerate(names):
         write_segment(tmp_path / "data" / name, 10 * number, made_batch(10 * number))
-    list(undelete(find_deleted(tmp_path / "data"), tmp_path / "out"))
+    list(undelete_partitions(find_deleted(tmp_path / "data"), tmp_path / "out"))
     assert [read_offsets(tmp_path / "out" / name / "gone-0")[0] for name in names] == [0, 10]
 
 
 def test_where_nothing_was_deleted_nothing_is_copied(orders: Path, tmp_path: Path) -> None:
     assert find_deleted(orders.parent) == []
     with pytest.raises(NoLogs, match="nothing deleted"):
-        list(undelete([], tmp_path / "out"))
+        list(undelete_partitions([], tmp_path / "out"))

@@ -15,9 +15,13 @@ from kafkalog.format.names import segment_file_name
 from kafkalog.segment.recode import Recoding
 from kafkalog.storage.fs import LocalFs
 from kafkalog.tasks.append import AppendOptions, AppendResult, Target, append, source_file
+from kafkalog.tasks.append import AppendOptions, AppendResult, Target, append_records, source_file
 from kafkalog.tasks.convert import ConvertResult, convert
+from kafkalog.tasks.convert import ConvertResult, convert_partitions
+from kafkalog.tasks.maintenance import ChangeRequest
 from kafkalog.tasks.maintenance import Place
 from kafkalog.tasks.reindex import ReindexOptions, ReindexResult, reindex
+from kafkalog.tasks.reindex import ReindexOptions, ReindexResult, reindex_partitions
 from tests.builders.small_logs import made_batch, read_offsets, read_rows, write_segment
 
 
@@ -44,7 +48,7 @@ def test_an_append_that_another_one_overtakes_writes_nothing_twice(tmp_path: Pat
     source.write_text("".join(json.dumps({"value": f"v{number}", "timestamp": number}) + "\n" for number in range(20)))
 
     def run(fs: LocalFs) -> AppendResult:
-        return append([source_file(str(source))], Target.of(str(orders), None), AppendOptions(), fs)
+        return append_records([source_file(str(source))], Target.of(str(orders), None), AppendOptions(), fs)
 
     with pytest.raises(StorageError, match="another append" if is_there else "another process"):
         run(LateFs(lambda: run(LocalFs())))
@@ -60,12 +64,12 @@ def orders(tmp_path: Path) -> Path:
 
 
 def convert_late(folder: Path, before: Callable[[], object]) -> ConvertResult:
-    (result,) = convert(folder, Place(in_place=True, fs=LateFs(before)), Recoding(codecs.GZIP))
+    (result,) = convert_partitions(folder, ChangeRequest(in_place=True, fs=LateFs(before)), Recoding(codecs.GZIP))
     return result
 
 
 def reindex_late(folder: Path, before: Callable[[], object]) -> ReindexResult:
-    (result,) = reindex(folder, ReindexOptions(), fs=LateFs(before))
+    (result,) = reindex_partitions(folder, ReindexOptions(), fs=LateFs(before))
     return result
 
 

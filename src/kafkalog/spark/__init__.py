@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .progress import SourceLag, lag
 from .session import java_home, session
@@ -12,6 +12,8 @@ from .session import java_home, session
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+    from kafkalog.tables.choices import Names
 
     from .ingestion.executors import Notices
     from .ingestion.run import IngestSummary
@@ -23,43 +25,72 @@ def ingest(
     source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     target: str | os.PathLike[str],
     *,
+    topics: Names | None = None,
     spark: SparkSession | None = None,
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
-    on_progress: Callable[[int, int], None] | None = None,
-    notices: Notices | None = None,
-    dry_run: bool = False,
     options: Mapping[str, str] | None = None,
     value: str | None = None,
     schema: str | None = None,
     registry_prefix: bool = False,
-    **choices: Any,
+    keep_raw: bool = False,
+    by: str = "day",
+    headers: bool = False,
+    metadata: bool = False,
+    isolation: str = "read_uncommitted",
+    on_damage: str = "set-aside",
+    on_data_loss: str = "fail",
+    codec: str = "zstd",
+    level: int | None = None,
+    file_bytes: int = 256 << 20,
+    on_progress: Callable[[int, int], None] | None = None,
+    dry_run: bool = False,
+    task_bytes: int | None = None,
+    notices: Notices | None = None,
 ) -> IngestSummary:
-    """Take what is new in the logs at `source` into Parquet tables under `target`, exactly once; what was done.
+    """Ingest new records of the logs at `source` into Parquet tables under `target`, exactly once; returns what was done.
 
-    It runs on `spark`, else on a session for `master` and `conf`; `master="none"` runs it on threads of this process, without
+    It runs on `spark`, else on a session for `master` and `conf`. `master="none"` runs it on threads of this process, without
     Spark, and so does a run without a master where Spark or Java is not installed. `options` are those of the Spark source that
-    choose topics, offsets and times. `choices` are the other fields of `ingestion.options.IngestOptions`: by, headers, metadata,
-    isolation, on_damage, on_data_loss, codec, level, file_bytes, keep_raw.
-    With `value="json"` or `"avro"` values are decoded: `schema` is DDL or `df.schema.json()` (without one, that of a sample), or
-    an Avro schema; `registry_prefix` is for values with the five bytes of a schema registry in front.
-    `on_progress(done, total)` is called as tasks end; `notices` hears of the start of Spark, or that there is none; `dry_run`
-    only plans.
+    choose offsets and times. With `value="json"` or `"avro"` values are decoded: `schema` is DDL or `df.schema.json()` (without
+    one, that of a sample), or an Avro schema; `registry_prefix` is for values that begin with the five bytes of a schema
+    registry. docs/ingest.md explains each choice. `on_progress(done, total)` is called as tasks end, `notices` when Spark starts
+    or is not there; `dry_run` only plans.
     """
     from kafkalog.errors import UsageError
     from kafkalog.payloads.values import PayloadSpec, normalised
+    from kafkalog.tables.choices import several_names
 
     from .ingestion.executors import make_executor
     from .ingestion.ingest_options import IngestOptions
     from .ingestion.run import nothing, run_ingest
 
-    if value is None and (schema is not None or registry_prefix or choices.get("keep_raw")):
+    if value is None and (schema is not None or registry_prefix or keep_raw):
         raise UsageError("a schema, the prefix of a registry and raw values need value='json' or value='avro'")
-    payload = None if value is None else normalised(PayloadSpec(value, schema, registry_prefix=registry_prefix))
+    chosen = dict(options or {})
+    if topics is not None:
+        if any(name.lower() in ("subscribe", "subscribepattern", "assign") for name in chosen):
+            raise UsageError("topics= and the options subscribe, subscribePattern and assign exclude each other")
+        chosen["subscribe"] = ",".join(several_names("topics", topics) or ())
     paths = [source] if isinstance(source, str | os.PathLike) else source
-    sources = tuple(os.fsdecode(path) for path in paths)
-    asked = IngestOptions(sources, os.fsdecode(target), dict(options or {}), payload=payload, **choices)
-    return run_ingest(asked, lambda: make_executor(spark, master, conf or {}, notices), on_progress or nothing, dry_run=dry_run)
+    request = IngestOptions(
+        tuple(os.fsdecode(path) for path in paths),
+        os.fsdecode(target),
+        chosen,
+        by=by,
+        headers=headers,
+        metadata=metadata,
+        isolation=isolation,
+        on_damage=on_damage,
+        on_data_loss=on_data_loss,
+        codec=codec,
+        level=level,
+        file_bytes=file_bytes,
+        task_bytes=task_bytes,
+        payload=None if value is None else normalised(PayloadSpec(value, schema, registry_prefix=registry_prefix)),
+        keep_raw=keep_raw,
+    )
+    return run_ingest(request, lambda: make_executor(spark, master, conf or {}, notices), on_progress or nothing, dry_run=dry_run)
 
 
 def read_fast(

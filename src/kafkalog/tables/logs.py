@@ -53,6 +53,10 @@ def open_logs(path: str | os.PathLike[str], *, filesystem: FileSystem | None = N
     return Logs(place, find_partitions(store, place))
 
 
+# Users know it as kafkalog.open: help() shows that name.
+open_logs.__module__, open_logs.__name__, open_logs.__qualname__ = "kafkalog", "open", "open"
+
+
 @dataclass(frozen=True)
 class ReadChoices:
     """What callers of `Logs.read` and `Logs.follow` chose, as they passed it."""

@@ -14,9 +14,10 @@ from kafkalog.engine.partition_log import PartitionLog
 from kafkalog.errors import InvalidState, UsageError
 from kafkalog.format import names
 from kafkalog.storage.fs import Fs
+from kafkalog.tables.choices import Names, Numbers
 
 from .locking import Checkpoints
-from .maintenance import MaintenanceResult, Place, maintain
+from .maintenance import ChangeRequest, MaintenanceResult, maintain
 from .output import Progress
 from .partitions import PathLike
 
@@ -91,15 +92,37 @@ def _clean(cleaner: Cleaner, found: LogToClean) -> CleanResult:
 
 def compact(
     path: PathLike,
-    place: Place,
+    *,
+    out: PathLike | None = None,
+    in_place: bool = False,
+    whole: bool = False,
+    roll: bool = False,
+    config: Mapping[str, str] | None = None,
+    topics: Names | None = None,
+    partitions: Numbers | None = None,
+    now_ms: int | None = None,
+    dry_run: bool = False,
+) -> list[MaintenanceResult]:
+    """Compact the partitions at `path` as Kafka's cleaner would: below `out`, or `in_place`.
+
+    `whole` begins at the start of the log, not at the cleaner's checkpoint; `roll` closes the newest segment first, so that its
+    records are cleaned too. `config` has Kafka's topic settings by their names.
+    """
+    request = ChangeRequest(out, in_place, dry_run, now_ms, topics, partitions)
+    return list(compact_partitions(path, request, config, whole=whole, roll=roll))
+
+
+def compact_partitions(
+    path: PathLike,
+    request: ChangeRequest,
     config: Mapping[str, str] | None = None,
     *,
     whole: bool = False,
     roll: bool = False,
     map_bytes: int = DEFAULT_BYTES,
 ) -> Iterator[MaintenanceResult]:
-    """Compact the partitions at `path`, whatever the policy of their topic is."""
+    """Compact the partitions at `path`, one after the other, whatever the policy of their topic is."""
     settings = {"cleanup.policy": "compact", **(config or {})}
     if "compact" not in settings["cleanup.policy"]:
         raise UsageError(f"cleanup.policy={settings['cleanup.policy']}: a log with this policy is not compacted")
-    return maintain(path, Compaction(whole, roll, map_bytes), place, settings)
+    return maintain(path, Compaction(whole, roll, map_bytes), request, settings)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kafkalog.codecs import codec_id
 from kafkalog.engine.config import LogConfig
 from kafkalog.engine.schedule import SystemClock
 from kafkalog.errors import Limits, SegmentError, TornTail, UsageError
@@ -33,9 +34,10 @@ from kafkalog.storage.fs import Buffer, Fs, LocalFs
 from kafkalog.storage.local import LocalStore
 from kafkalog.storage.publish import holds, sync_names
 from kafkalog.storage.store import SMALL_FILE
+from kafkalog.tables.choices import Names, Numbers
 
 from .locking import NewCheckpoints, held, remove_marker, say_log_start
-from .maintenance import Place, partitions_for
+from .maintenance import ChangeRequest, partitions_for
 from .opening import settle_interrupted
 from .output import COPY_BYTES, MAX_LOG_BYTES, Comparison, Output, Progress, folder_name, output_folder, staged_copy
 from .partitions import (
@@ -82,55 +84,80 @@ class ConvertResult:
 
 def convert(
     path: PathLike,
-    place: Place,
+    *,
+    out: PathLike | None = None,
+    in_place: bool = False,
+    codec: str | None = None,
+    level: int | None = None,
+    batch_bytes: int | None = None,
+    topics: Names | None = None,
+    partitions: Numbers | None = None,
+    dry_run: bool = False,
+) -> list[ConvertResult]:
+    """Re-encode the partitions at `path` as v2 batches, with this codec, in batches of this size; offsets and timestamps stay.
+
+    The result goes into folders below `out`, or `in_place`. Without a codec and a size, each batch keeps its own. SegmentError at
+    damage.
+    """
+    request = ChangeRequest(out, in_place, dry_run, topics=topics, partitions=partitions)
+    recoding = Recoding(None if codec is None else codec_id(codec), level, batch_bytes)
+    return list(convert_partitions(path, request, recoding))
+
+
+def convert_partitions(
+    path: PathLike,
+    request: ChangeRequest,
     recoding: Recoding | None = None,
     *,
     index_interval_bytes: int | None = None,
     limits: Limits | None = None,
 ) -> Iterator[ConvertResult]:
-    """Convert the partitions at `path`. SegmentError at damage: out of place nothing is written then, in place no more."""
+    """Convert the partitions at `path`, one after the other; SegmentError at damage.
+
+    A copy is not made then; in place, the segments before the damaged one are converted already.
+    """
 
     def work(partition: Partition) -> ConvertResult:
-        if partition.file is not None and place.in_place:
+        if partition.file is not None and request.in_place:
             raise UsageError(f"{partition.file}: give the partition's folder; its segments are converted together")
         return convert_partition(
-            require_listed(partition), place, recoding or Recoding(), index_interval_bytes, limits or Limits()
+            require_listed(partition), request, recoding or Recoding(), index_interval_bytes, limits or Limits()
         )
 
-    yield from each_partition(partitions_for(path, place), work, place.on_failure)
+    yield from each_partition(partitions_for(path, request), work, request.on_failure)
 
 
 def convert_partition(
-    partition: Partition, place: Place, recoding: Recoding, index_interval_bytes: int | None, limits: Limits
+    partition: Partition, request: ChangeRequest, recoding: Recoding, index_interval_bytes: int | None, limits: Limits
 ) -> ConvertResult:
     result = ConvertResult(partition.topic, partition.partition, partition.folder)
-    if place.out is not None:
-        result.folder = os.path.join(output_folder(place.out), folder_name(partition))
+    if request.out is not None:
+        result.folder = os.path.join(output_folder(request.out), folder_name(partition))
         if os.path.realpath(result.folder) == os.path.realpath(partition.folder):
             raise UsageError(f"--out: {result.folder} is what is to be converted; choose another folder, or --in-place")
-    elif isinstance(place.fs, LocalFs) and not isinstance(partition.store, LocalStore):
+    elif isinstance(request.fs, LocalFs) and not isinstance(partition.store, LocalStore):
         raise UsageError(f"{partition.folder}: only local folders can be changed in place; give --out")
-    if place.in_place:
-        require_real_folder(place.fs, partition.folder)
-    is_changed = place.in_place and not place.dry_run
-    with held(place.fs, partition.folder) if is_changed else nullcontext():
+    if request.in_place:
+        require_real_folder(request.fs, partition.folder)
+    is_changed = request.in_place and not request.dry_run
+    with held(request.fs, partition.folder) if is_changed else nullcontext():
         if is_changed:
-            settle_interrupted(place.fs, partition.folder, LogConfig(), SystemClock().now_ms())
+            settle_interrupted(request.fs, partition.folder, LogConfig(), SystemClock().now_ms())
             partition = listed_again(partition)
-        work = _Conversion(partition, recoding, limits, result, place.progress)
+        work = _Conversion(partition, recoding, limits, result, request.progress)
         work.interval = index_interval_bytes or find_index_interval(partition, limits)
         work.plan()
-        if not place.dry_run:
-            place.on_plan(result)
-            (work.change_in_place if place.in_place else work.write_folder)(place.fs)
+        if not request.dry_run:
+            request.on_plan(result)
+            (work.change_in_place if request.in_place else work.write_folder)(request.fs)
             return result
         try:
-            (work.rehearse_in_place if place.in_place else work.rehearse)()
+            (work.rehearse_in_place if request.in_place else work.rehearse)()
         except SegmentError:
             result.new_size = 0
-            place.on_plan(result)
+            request.on_plan(result)
             raise
-        place.on_plan(result)
+        request.on_plan(result)
     return result
 
 

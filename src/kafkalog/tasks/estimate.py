@@ -211,6 +211,30 @@ def find_turning_point(lengths: Lengths, magic: int) -> TurningPoint:
     return TurningPoint(magic, row + 1, int(v2[row]), int(other[row]))
 
 
+def estimate(
+    source: str | os.PathLike[str] | pa.Table | None = None,
+    *,
+    limit: int | None = RECORD_LIMIT,
+    codecs: Names | None = None,
+    batch_sizes: Sequence[int] | None = None,
+    count: int = 1,
+    key_size: int | None = None,
+    value_size: int | None = None,
+    headers: Sequence[tuple[int, int]] = (),
+    interval_ms: int = 1,
+) -> Estimation:
+    """How large records are as v0, v1 and v2, by batch size and codec.
+
+    Measured on the first `limit` records of `source` (a log, a file of JSON lines, a table of records); without one, computed for
+    `count` equal records of these sizes, uncompressed. Sizes of headers are pairs of name and value.
+    """
+    if source is not None:
+        return estimate_source(source, limit, codecs, batch_sizes)
+    return estimate_sizes(
+        count=count, key_size=key_size, value_size=value_size, headers=headers, interval_ms=interval_ms, batch_sizes=batch_sizes
+    )
+
+
 # Records from sizes
 
 

@@ -234,7 +234,7 @@ class LogDirectory:
         return tuple(name for name in found if not names.is_own_name(name)), tuple(filter(names.is_own_name, found))
 
 
-def list_logs(
+def ls(
     path: str | os.PathLike[str],
     *,
     topics: Names | None = None,
@@ -242,7 +242,10 @@ def list_logs(
     limits: Limits | None = None,
     filesystem: FileSystem | None = None,
 ) -> Listing:
-    """What is at `path`; with `deep`, everything is read for counts, formats, codecs and the ratio, else a few entries."""
+    """The partitions at `path`, from names, sizes and a few entries, or with `deep` from everything; `.topics` adds them up.
+
+    Nothing is raised for what cannot be read or is damaged: it is among the `problems` of its partition.
+    """
     directory = LogDirectory(path, filesystem=filesystem)
     if topics is not None:
         directory.only(topics)

@@ -139,11 +139,12 @@ class Operation(Protocol):
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a change is made: in place, or as a copy below `out`. `now_ms` stands for the time all along; None: now.
+class ChangeRequest:
+    """Which partitions to change, and how: in place, or as a copy below `out`. `now_ms` is the time of the whole run; None: now.
 
-    `on_plan` gets what will be done before it is done, `progress` how many more bytes are done. `may_lose` is asked before
-    records go in place. With `on_failure` a partition that cannot be changed is reported to it, and the others have their turn.
+    `on_plan` gets each plan before it is carried out, `progress` the bytes done since the last call. `may_lose` is asked before
+    records are deleted in place. With `on_failure` a partition that cannot be changed is reported to it, and the others
+    continue.
     """
 
     out: PathLike | None = None
@@ -163,54 +164,58 @@ class Place:
             raise UsageError("give either --out DIR or --in-place")
 
 
-def partitions_for(path: PathLike, place: Place) -> list[Partition]:
+def partitions_for(path: PathLike, request: ChangeRequest) -> list[Partition]:
     """The partitions at `path` that were asked for; in place, with what a crash interrupted there brought to an end."""
-    if place.in_place and not place.dry_run:
-        asked = asked_partitions(path, place.topics, place.partitions)
-        for _ in each_partition(asked, lambda partition: _settle(partition, place), place.on_failure):
+    if request.in_place and not request.dry_run:
+        asked = asked_partitions(path, request.topics, request.partitions)
+        for _ in each_partition(asked, lambda partition: _settle(partition, request), request.on_failure):
             """What cannot be settled is reported, here and once more when its turn comes."""
-    return chosen_partitions(path, place.topics, place.partitions)
+    return chosen_partitions(path, request.topics, request.partitions)
 
 
-def _settle(partition: Partition, place: Place) -> None:
+def _settle(partition: Partition, request: ChangeRequest) -> None:
     is_interrupted = any(stored.path.endswith(INTERRUPTED) for stored in partition.leftovers)
     if is_interrupted and isinstance(partition.store, LocalStore):
-        require_real_folder(place.fs, partition.folder)
-        with held(place.fs, partition.folder):
-            settle_interrupted(place.fs, partition.folder, LogConfig(), SystemClock().now_ms())
+        require_real_folder(request.fs, partition.folder)
+        with held(request.fs, partition.folder):
+            settle_interrupted(request.fs, partition.folder, LogConfig(), SystemClock().now_ms())
 
 
-def maintain(path: PathLike, operation: Operation, place: Place, config: Mapping[str, str]) -> Iterator[MaintenanceResult]:
+def maintain(
+    path: PathLike, operation: Operation, request: ChangeRequest, config: Mapping[str, str]
+) -> Iterator[MaintenanceResult]:
     """Do this to the partitions at `path`, under these of Kafka's settings."""
     LogConfig.of(config)  # what is wrong with it is wrong for all
-    now_ms = SystemClock().now_ms() if place.now_ms is None else place.now_ms
-    timed = replace(place, now_ms=now_ms)
+    now_ms = SystemClock().now_ms() if request.now_ms is None else request.now_ms
+    timed = replace(request, now_ms=now_ms)
 
     def work(partition: Partition) -> MaintenanceResult:
         return maintain_partition(require_listed(partition), operation, timed, config)
 
-    yield from each_partition(partitions_for(path, place), work, place.on_failure)
+    yield from each_partition(partitions_for(path, request), work, request.on_failure)
 
 
-def maintain_partition(partition: Partition, operation: Operation, place: Place, config: Mapping[str, str]) -> MaintenanceResult:
+def maintain_partition(
+    partition: Partition, operation: Operation, request: ChangeRequest, config: Mapping[str, str]
+) -> MaintenanceResult:
     if partition.file is not None or partition.partition < 0:
         raise UsageError(f"{partition.file or partition.folder}: give the folder of a partition, named <topic>-<partition>")
-    work = _Maintenance(partition, operation, place, config)
-    is_local = isinstance(partition.store, LocalStore) or not isinstance(place.fs, LocalFs)
-    if not is_local and (place.in_place or place.dry_run):
+    work = _Maintenance(partition, operation, request, config)
+    is_local = isinstance(partition.store, LocalStore) or not isinstance(request.fs, LocalFs)
+    if not is_local and (request.in_place or request.dry_run):
         raise UsageError(f"{partition.folder}: only local folders can be changed in place or planned for; give --out")
-    if place.out is not None:
+    if request.out is not None:
         if is_local:
             planned = work.plan(of_copy=True)
-            place.on_plan(planned)
-            if place.dry_run:
+            request.on_plan(planned)
+            if request.dry_run:
                 return planned
-        return work.write_copy(output_folder(place.out))
-    require_real_folder(place.fs, partition.folder)
-    with nullcontext() if place.dry_run else held(place.fs, partition.folder):
+        return work.write_copy(output_folder(request.out))
+    require_real_folder(request.fs, partition.folder)
+    with nullcontext() if request.dry_run else held(request.fs, partition.folder):
         planned = work.plan()
-        place.on_plan(planned)
-        if place.dry_run or (planned.loss is not None and not place.may_lose(planned)):
+        request.on_plan(planned)
+        if request.dry_run or (planned.loss is not None and not request.may_lose(planned)):
             return planned
         return work.change_in_place(planned)
 
@@ -218,13 +223,13 @@ def maintain_partition(partition: Partition, operation: Operation, place: Place,
 class _Maintenance:
     planned: MaintenanceResult | None = None
 
-    def __init__(self, partition: Partition, operation: Operation, place: Place, config: Mapping[str, str]) -> None:
-        assert place.now_ms is not None
+    def __init__(self, partition: Partition, operation: Operation, request: ChangeRequest, config: Mapping[str, str]) -> None:
+        assert request.now_ms is not None
         self.partition = partition
         self.operation = operation
-        self.now_ms = place.now_ms
-        self.fs = place.fs
-        self.progress = place.progress
+        self.now_ms = request.now_ms
+        self.fs = request.fs
+        self.progress = request.progress
         self.settings = dict(sorted(config.items()))
         self.config = LogConfig.of({"file.delete.delay.ms": 0, **config})
 
@@ -239,7 +244,7 @@ class _Maintenance:
         return NewCheckpoints(fs, log_directory, self.partition.topic, self.partition.partition)
 
     def _opening(self) -> LogOpening:
-        """The partition as it is in its place."""
+        """The partition as it is in its request."""
         opening = opening_in_place(self.fs, self.partition.folder, self.config, self.now_ms)
         recovers_all, is_recovery = self.operation.recovers_all, self.operation.is_recovery
         recovery_point = 0 if recovers_all else opening.recovery_point

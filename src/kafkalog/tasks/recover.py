@@ -9,9 +9,10 @@ from typing import Any
 from kafkalog.engine.partition_log import PartitionLog
 from kafkalog.format import names
 from kafkalog.storage.fs import Fs
+from kafkalog.tables.choices import Names, Numbers
 
 from .locking import Checkpoints
-from .maintenance import MaintenanceResult, Place, maintain
+from .maintenance import ChangeRequest, MaintenanceResult, maintain
 from .output import Progress
 from .partitions import PathLike
 
@@ -47,7 +48,27 @@ class Recovery:
 
 
 def recover(
-    path: PathLike, place: Place, config: Mapping[str, str] | None = None, *, whole: bool = False
+    path: PathLike,
+    *,
+    out: PathLike | None = None,
+    in_place: bool = False,
+    whole: bool = False,
+    topics: Names | None = None,
+    partitions: Numbers | None = None,
+    now_ms: int | None = None,
+    dry_run: bool = False,
+) -> list[MaintenanceResult]:
+    """Do to the partitions at `path` what a broker does after an unclean shutdown: below `out`, or `in_place`.
+
+    The log is cut at the first damage, which may lose intact batches after it; `salvage` keeps these. `whole` also checks
+    segments before the recovery point.
+    """
+    request = ChangeRequest(out, in_place, dry_run, now_ms, topics, partitions)
+    return list(recover_partitions(path, request, whole=whole))
+
+
+def recover_partitions(
+    path: PathLike, request: ChangeRequest, config: Mapping[str, str] | None = None, *, whole: bool = False
 ) -> Iterator[MaintenanceResult]:
-    """Do to the partitions at `path` what a broker does after an unclean stop; `whole` looks also before the recovery point."""
-    return maintain(path, Recovery(whole), place, config or {})
+    """Recover the partitions at `path`, one after the other."""
+    return maintain(path, Recovery(whole), request, config or {})

@@ -67,6 +67,25 @@ class ReindexOptions:
 
 def reindex(
     path: PathLike,
+    *,
+    out: PathLike | None = None,
+    discard: bool = False,
+    index_interval_bytes: int | None = None,
+    topics: Names | None = None,
+    partitions: Numbers | None = None,
+    now_ms: int | None = None,
+    dry_run: bool = False,
+) -> list[ReindexResult]:
+    """Rebuild index files, producer snapshots and leader epochs of the partitions at `path` as a broker's recovery would.
+
+    In place, where the old files are kept as `<name>.broken-<time>` unless `discard`; or, without the logs, below `out`.
+    """
+    options = ReindexOptions(out, dry_run, discard, index_interval_bytes, RebuildOptions(now_ms=now_ms))
+    return list(reindex_partitions(path, options, topics=topics, partitions=partitions))
+
+
+def reindex_partitions(
+    path: PathLike,
     options: ReindexOptions,
     *,
     topics: Names | None = None,
@@ -75,9 +94,9 @@ def reindex(
     progress: Progress | None = None,
     on_failure: OnFailure | None = None,
 ) -> Iterator[ReindexResult]:
-    """Rebuild what stands beside the logs of the partitions at `path`: in place, or without the logs below `options.out`.
+    """Reindex the partitions at `path`, one after the other.
 
-    With `on_failure` a partition that cannot be worked on is reported to it, and the others have their turn.
+    With `on_failure` a partition that cannot be reindexed is reported to it, and the others continue.
     """
 
     def work(partition: Partition) -> ReindexResult:

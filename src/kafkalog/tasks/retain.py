@@ -10,9 +10,10 @@ from kafkalog.engine.partition_log import PartitionLog
 from kafkalog.errors import OffsetOutOfRange, UsageError
 from kafkalog.format import names
 from kafkalog.storage.fs import Fs
+from kafkalog.tables.choices import Names, Numbers
 
 from .locking import Checkpoints
-from .maintenance import MaintenanceResult, Place, maintain
+from .maintenance import ChangeRequest, MaintenanceResult, maintain
 from .output import Progress
 from .partitions import PathLike
 
@@ -56,13 +57,30 @@ class Retention:
 
 
 def retain(
-    path: PathLike, place: Place, config: Mapping[str, str] | None = None, *, start_offset: int | None = None
-) -> Iterator[MaintenanceResult]:
-    """Delete what the partitions at `path` need not keep: by retention.ms and retention.bytes of `config`, and before an offset.
+    path: PathLike,
+    *,
+    out: PathLike | None = None,
+    in_place: bool = False,
+    start_offset: int | None = None,
+    config: Mapping[str, str] | None = None,
+    topics: Names | None = None,
+    partitions: Numbers | None = None,
+    now_ms: int | None = None,
+    dry_run: bool = False,
+) -> list[MaintenanceResult]:
+    """Delete what `retention.ms` and `retention.bytes` in `config` do not keep, and everything before `start_offset`.
 
-    Without any of them UsageError: nobody should lose records by a default.
+    In the partitions at `path`: below `out`, or `in_place`. UsageError without any of the three: no default deletes records.
     """
+    request = ChangeRequest(out, in_place, dry_run, now_ms, topics, partitions)
+    return list(retain_partitions(path, request, config, start_offset=start_offset))
+
+
+def retain_partitions(
+    path: PathLike, request: ChangeRequest, config: Mapping[str, str] | None = None, *, start_offset: int | None = None
+) -> Iterator[MaintenanceResult]:
+    """Apply retention to the partitions at `path`, one after the other; UsageError if neither a limit nor an offset is given."""
     config = config or {}
     if start_offset is None and not UNLIMITED.keys() & config.keys():
         raise UsageError("say what need not be kept: --config retention.ms=…, --config retention.bytes=…, or --start-offset N")
-    return maintain(path, Retention(start_offset), place, {**UNLIMITED, **config})
+    return maintain(path, Retention(start_offset), request, {**UNLIMITED, **config})

@@ -48,6 +48,26 @@ class SalvageOptions:
 
 
 def salvage(
+    source: PathLike | Sequence[PathLike],
+    out: PathLike,
+    *,
+    topics: Names | None = None,
+    partitions: Numbers | None = None,
+    fill_gaps: bool = False,
+    unverified: bool = False,
+    index_interval_bytes: int | None = None,
+    dry_run: bool = False,
+) -> list[SalvageResult]:
+    """Copy every intact batch of the damaged partitions at `source` into clean ones below `out`; the source is only read.
+
+    Several sources with the same partition are replicas: each fills the holes of the others. `fill_gaps` also fills gaps without
+    damage; `unverified` also keeps batches found after damage that may have been part of a value.
+    """
+    options = SalvageOptions(dry_run, index_interval_bytes, MergeOptions(fill_gaps, unverified))
+    return list(salvage_partitions(source, out, options, topics=topics, partitions=partitions))
+
+
+def salvage_partitions(
     paths: PathLike | Sequence[PathLike],
     out: PathLike,
     options: SalvageOptions | None = None,
@@ -58,9 +78,9 @@ def salvage(
     progress: Progress | None = None,
     on_failure: OnFailure | None = None,
 ) -> Iterator[SalvageResult]:
-    """Salvage the partitions at `paths` into folders below `out`; those of one topic and number are replicas of each other.
+    """Salvage the partitions at `paths`, one after the other; those of the same topic and number are replicas of each other.
 
-    With `on_failure` one that cannot be salvaged is reported to it, and the others are salvaged all the same.
+    With `on_failure` one that cannot be salvaged is reported to it, and the others continue.
     """
     paths = [paths] if isinstance(paths, str | os.PathLike) else paths
     groups = {id(group[0]): group for group in replicas_by_partition(chosen_from(paths, topics, partitions))}

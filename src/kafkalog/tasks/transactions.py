@@ -153,7 +153,10 @@ def transactions(
     limits: Limits | None = None,
     filesystem: FileSystem | None = None,
 ) -> Transactions:
-    """All transactions of the logs at `path`. Headers and markers are read, no records."""
+    """Committed, aborted and open transactions of each partition at `path`, its last stable offset, and what holds it back.
+
+    Only headers and markers are read, no records.
+    """
     logs = path if isinstance(path, Logs) else open_logs(path, filesystem=filesystem)
     report = ReadReport()
     found = tuple(read_transactions(logs.choose(topics, partitions), report, limits))

@@ -11,9 +11,10 @@ from kafkalog.engine.partition_log import PartitionLog
 from kafkalog.errors import UsageError
 from kafkalog.format import names
 from kafkalog.storage.fs import Fs
+from kafkalog.tables.choices import Names, Numbers
 
 from .locking import Checkpoints, drop_segments
-from .maintenance import MaintenanceResult, Place, maintain
+from .maintenance import ChangeRequest, MaintenanceResult, maintain
 from .output import Progress
 from .partitions import PathLike
 
@@ -80,9 +81,27 @@ def _end_before(segment: LogSegment, offset: int) -> int:
 
 
 def truncate(
-    path: PathLike, to_offset: int, place: Place, config: Mapping[str, str] | None = None
+    path: PathLike,
+    to_offset: int,
+    *,
+    out: PathLike | None = None,
+    in_place: bool = False,
+    topics: Names | None = None,
+    partitions: Numbers | None = None,
+    dry_run: bool = False,
+) -> list[MaintenanceResult]:
+    """Truncate the partitions at `path` to an offset, which becomes their end: below `out`, or `in_place`.
+
+    A batch that holds the offset is removed as a whole, so a log may end before it.
+    """
+    request = ChangeRequest(out, in_place, dry_run, topics=topics, partitions=partitions)
+    return list(truncate_partitions(path, to_offset, request))
+
+
+def truncate_partitions(
+    path: PathLike, to_offset: int, request: ChangeRequest, config: Mapping[str, str] | None = None
 ) -> Iterator[MaintenanceResult]:
-    """Let the partitions at `path` end at an offset."""
+    """Truncate the partitions at `path` to an offset, one after the other."""
     if to_offset < 0:
         raise UsageError(f"a log cannot end at offset {to_offset}")
-    return maintain(path, Truncation(to_offset), place, config or {})
+    return maintain(path, Truncation(to_offset), request, config or {})

@@ -53,7 +53,7 @@ class Deleted:
 
 
 def find_deleted(path: PathLike, *, topics: Names | None = None, partitions: Numbers | None = None) -> list[Deleted]:
-    """Everything deleted at `path` whose logs are still there, by topic and partition."""
+    """Deleted topics and segments at `path` whose logs are still on the disk, by topic and partition."""
     topics, partitions = several_names("topics", topics), several_numbers("partitions", partitions)
     store, place = open_store(path)
     deleted = []
@@ -81,6 +81,20 @@ def _segments(partition: Partition, suffixes: Iterable[str]) -> tuple[Segment, .
 
 
 def undelete(
+    path: PathLike,
+    out: PathLike,
+    *,
+    topics: Names | None = None,
+    partitions: Numbers | None = None,
+    index_interval_bytes: int | None = None,
+    dry_run: bool = False,
+) -> list[SalvageResult]:
+    """Copy what `find_deleted` finds at `path` into clean partitions below `out`; NoLogs if it finds nothing."""
+    deleted = find_deleted(path, topics=topics, partitions=partitions)
+    return list(undelete_partitions(deleted, out, SalvageOptions(dry_run, index_interval_bytes)))
+
+
+def undelete_partitions(
     deleted: Sequence[Deleted],
     out: PathLike,
     options: SalvageOptions | None = None,
@@ -89,12 +103,12 @@ def undelete(
     progress: Progress | None = None,
     on_failure: OnFailure | None = None,
 ) -> Iterator[SalvageResult]:
-    """Copy what was found into clean partitions below `out`; where two have one name, each below the name of its old folder.
+    """Copy what was found, one after the other; where two have the same name, each below the name of its old folder.
 
-    With `on_failure` one that cannot be copied is reported to it, and the others have their turn.
+    With `on_failure` one that cannot be copied is reported to it, and the others continue.
     """
     if not deleted:
-        raise NoLogs("nothing deleted is left here: neither -delete folders nor .deleted segments with records")
+        raise NoLogs("nothing deleted is left here: no -delete folders and no .deleted segments with records")
     target = output_folder(out)
     names = [folder_name(each.found) for each in deleted]
 

@@ -74,10 +74,10 @@ def verify(
     filesystem: FileSystem | None = None,
     on_progress: Progress | None = None,
 ) -> Findings:
-    """Check every file of the logs at `path` against itself and the others. Nothing is written, and damage raises nothing.
+    """Everything that is wrong with the logs at `path`: entries, indexes, snapshots and checkpoints, each against the others.
 
-    `threads`: how many windows are decoded at once; by default the cores of this process, at most 4. `on_progress` is called
-    between windows, with a report that counts the bytes, batches and records so far.
+    Nothing is written, and damage raises nothing. `threads`: how many windows are decoded at once; by default the cores of this
+    process, at most 4. `on_progress` is called between windows, with a report that counts bytes, batches and records so far.
     """
     if threads is not None and threads < 1:
         raise UsageError(f"threads={threads!r}: at least 1")

@@ -21,10 +21,10 @@ from kafkalog.log.folders import find_partitions
 from kafkalog.log.partition import Partition
 from kafkalog.segment.recode import Recoding
 from kafkalog.storage.simulated import Files, SimulatedFs
-from kafkalog.tasks.append import AppendOptions, Target, append, source_file
+from kafkalog.tasks.append import AppendOptions, Target, append_records, source_file
 from kafkalog.tasks.compact import Compaction
 from kafkalog.tasks.convert import convert_partition
-from kafkalog.tasks.maintenance import Operation, Place, maintain_partition
+from kafkalog.tasks.maintenance import ChangeRequest, Operation, maintain_partition
 from kafkalog.tasks.opening import opening_in_place, settle_interrupted
 from kafkalog.tasks.recover import Recovery
 from kafkalog.tasks.retain import UNLIMITED, Retention
@@ -169,18 +169,18 @@ def partition_of(fs: SimulatedFs) -> Partition:
 
 def maintaining(operation: Operation, **settings: str) -> Callable[[SimulatedFs], None]:
     def run(fs: SimulatedFs) -> None:
-        maintain_partition(partition_of(fs), operation, Place(None, True, now_ms=NOW, fs=fs), {**SETTINGS, **settings})
+        maintain_partition(partition_of(fs), operation, ChangeRequest(None, True, now_ms=NOW, fs=fs), {**SETTINGS, **settings})
 
     return run
 
 
 def compacting_a_copy(fs: SimulatedFs) -> None:
     settings = {**SETTINGS, "cleanup.policy": "compact"}
-    maintain_partition(partition_of(fs), Compaction(), Place(os.path.dirname(NEW), now_ms=NOW, fs=fs), settings)
+    maintain_partition(partition_of(fs), Compaction(), ChangeRequest(os.path.dirname(NEW), now_ms=NOW, fs=fs), settings)
 
 
 def converting(fs: SimulatedFs) -> None:
-    convert_partition(partition_of(fs), Place(None, True, fs=fs), Recoding(codecs.GZIP), None, Limits())
+    convert_partition(partition_of(fs), ChangeRequest(None, True, fs=fs), Recoding(codecs.GZIP), None, Limits())
 
 
 RECORDS = b"".join(b'{"key": "new-%d", "value": "%s", "timestamp": %d}\n' % (row, b"v" * 60, NOW) for row in range(60))
@@ -197,7 +197,7 @@ def source_path() -> str:
 
 def appending(to: str) -> Callable[[SimulatedFs], None]:
     def run(fs: SimulatedFs) -> None:
-        append([source_file(source_path())], Target.of(to, None), AppendOptions(NOW, config=SETTINGS), fs)
+        append_records([source_file(source_path())], Target.of(to, None), AppendOptions(NOW, config=SETTINGS), fs)
 
     return run
 
@@ -205,7 +205,7 @@ def appending(to: str) -> Callable[[SimulatedFs], None]:
 def appending_to_a_topic(fs: SimulatedFs) -> None:
     """In segments of the usual size: how a segment ends is part of the other jobs."""
     options = AppendOptions(NOW, partitions=2, config=ONE_SEGMENT)
-    append([source_file(source_path())], Target.of(os.path.dirname(NEW), "orders"), options, fs)
+    append_records([source_file(source_path())], Target.of(os.path.dirname(NEW), "orders"), options, fs)
 
 
 def appended_holds(image: Files, complete: Files) -> bool:

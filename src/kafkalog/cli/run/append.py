@@ -12,7 +12,7 @@ import click
 from kafkalog.kernels._jit import announce_compilation
 from kafkalog.log.report import ReadReport
 from kafkalog.storage.fs import LocalFs
-from kafkalog.tasks.append import AppendOptions, AppendResult, Form, Target, append, source_file
+from kafkalog.tasks.append import AppendOptions, AppendResult, Form, Target, append_records, source_file
 
 from ..failure import CLEAN
 from ..render.escape import printable
@@ -45,7 +45,7 @@ def run_append(
         def on_written() -> None:
             bar.say("making it durable")
 
-        result = append(found, target, _options(config, now, options), LocalFs(), progress, on_written)
+        result = append_records(found, target, _options(config, now, options), LocalFs(), progress, on_written)
     click.echo(json.dumps(asdict(result)) if as_json else "\n".join(map(printable, _describe(result))))
     return CLEAN
 

@@ -16,7 +16,7 @@ from kafkalog.format.quantities import plural
 from kafkalog.kernels._jit import announce_compilation
 from kafkalog.log.report import ReadReport
 from kafkalog.tasks.convert import ConvertResult
-from kafkalog.tasks.maintenance import LogState, MaintenanceResult, Place
+from kafkalog.tasks.maintenance import ChangeRequest, LogState, MaintenanceResult
 from kafkalog.tasks.partitions import chosen_partitions
 
 from ..failure import CLEAN, DAMAGE, USAGE, Failures
@@ -24,7 +24,7 @@ from ..render.escape import printable
 from ..render.progress import ReadProgress
 
 Result = TypeVar("Result", ConvertResult, MaintenanceResult)
-PLACE = ("out", "in_place", "dry_run", "topics", "partitions")
+REQUEST = ("out", "in_place", "dry_run", "topics", "partitions")
 RANGES_NAMED = 3
 
 
@@ -47,11 +47,11 @@ class Change:
         self.bar = ReadProgress(self.counted, sum(partition.size for partition in found), wanted=not options["quiet"])
         self.failures = Failures(as_json=options["as_json"], before_report=self.bar.hide)
 
-    def run(self, work: Callable[[Place], Iterable[Result]]) -> int:
+    def run(self, work: Callable[[ChangeRequest], Iterable[Result]]) -> int:
         """Do the work; the exit code."""
         announce_compilation()
-        chosen = {name: self.options[name] for name in PLACE}
-        place = Place(
+        chosen = {name: self.options[name] for name in REQUEST}
+        request = ChangeRequest(
             **chosen,
             now_ms=self.options.get("now"),
             progress=self._progress,
@@ -60,7 +60,7 @@ class Change:
             on_failure=self.failures.add,
         )
         with self.bar:
-            for result in work(place):
+            for result in work(request):
                 if self.options["as_json"]:
                     click.echo(json.dumps(_as_dict(result)))
                 elif not self.options["dry_run"]:

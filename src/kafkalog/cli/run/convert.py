@@ -6,7 +6,7 @@ from typing import Any
 
 from kafkalog import codecs
 from kafkalog.segment.recode import Recoding
-from kafkalog.tasks.convert import ConvertResult, convert
+from kafkalog.tasks.convert import ConvertResult, convert_partitions
 
 from .changes import Change, name_of
 
@@ -17,7 +17,7 @@ def run_convert(
     """Re-encode the logs; the exit code."""
     recoding = Recoding(None if codec is None else codecs.codec_id(codec), level, batch_bytes)
     change = Change(path, options, _describe_conversion, _describe_converted)
-    return change.run(lambda place: convert(path, place, recoding, index_interval_bytes=index_interval_bytes))
+    return change.run(lambda request: convert_partitions(path, request, recoding, index_interval_bytes=index_interval_bytes))
 
 
 def _describe_conversion(result: ConvertResult) -> list[str]:

@@ -10,7 +10,7 @@ from kafkalog.errors import Limits
 from kafkalog.log.rebuild import RebuildOptions
 from kafkalog.tasks.output import Progress
 from kafkalog.tasks.partitions import OnFailure, chosen_partitions
-from kafkalog.tasks.reindex import ReindexOptions, ReindexResult, reindex
+from kafkalog.tasks.reindex import ReindexOptions, ReindexResult, reindex_partitions
 
 from .repairs import run_repair
 
@@ -34,7 +34,7 @@ def run_reindex(
     total = sum(found.size for found in chosen_partitions(path, topics, partitions))
 
     def work(progress: Progress, on_failure: OnFailure) -> Iterable[ReindexResult]:
-        return reindex(path, options, topics=topics, partitions=partitions, progress=progress, on_failure=on_failure)
+        return reindex_partitions(path, options, topics=topics, partitions=partitions, progress=progress, on_failure=on_failure)
 
     return run_repair(
         work, total, quiet, as_json, _describe_reindex, lambda result: {**asdict(result), "report": result.report.as_dict()}

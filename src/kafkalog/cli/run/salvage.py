@@ -8,7 +8,7 @@ from kafkalog.log.replicas import MergeOptions
 from kafkalog.tasks.journal import SalvageResult
 from kafkalog.tasks.output import Progress
 from kafkalog.tasks.partitions import OnFailure, chosen_from
-from kafkalog.tasks.salvage import SalvageOptions, salvage
+from kafkalog.tasks.salvage import SalvageOptions, salvage_partitions
 
 from .repairs import describe_salvage, run_repair, salvage_as_dict
 
@@ -30,6 +30,8 @@ def run_salvage(
     total = sum(found.size for found in chosen_from(paths, topics, partitions))
 
     def work(progress: Progress, on_failure: OnFailure) -> Iterable[SalvageResult]:
-        return salvage(paths, out, options, topics=topics, partitions=partitions, progress=progress, on_failure=on_failure)
+        return salvage_partitions(
+            paths, out, options, topics=topics, partitions=partitions, progress=progress, on_failure=on_failure
+        )
 
     return run_repair(work, total, quiet, as_json, describe_salvage, salvage_as_dict)

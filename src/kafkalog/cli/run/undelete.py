@@ -11,7 +11,7 @@ from kafkalog.tasks.journal import SalvageResult
 from kafkalog.tasks.output import Progress
 from kafkalog.tasks.partitions import OnFailure
 from kafkalog.tasks.salvage import SalvageOptions
-from kafkalog.tasks.undelete import Deleted, find_deleted, undelete
+from kafkalog.tasks.undelete import Deleted, find_deleted, undelete_partitions
 
 from ..failure import CLEAN
 from ..render.escape import printable
@@ -36,7 +36,7 @@ def run_undelete(
     options = SalvageOptions(dry_run, index_interval_bytes=index_interval_bytes)
 
     def work(progress: Progress, on_failure: OnFailure) -> Iterable[SalvageResult]:
-        return undelete(deleted, out, options, progress=progress, on_failure=on_failure)
+        return undelete_partitions(deleted, out, options, progress=progress, on_failure=on_failure)
 
     return run_repair(work, sum(each.size for each in deleted), quiet, as_json, describe_salvage, salvage_as_dict)
 

@@ -146,7 +146,7 @@ class Target:
         return [self.topic] if self.only is not None else [os.path.basename(folder) for folder in folders]
 
 
-def append(
+def append_records(
     sources: Iterable[SourceFile | pa.Table],
     target: Target,
     options: AppendOptions,
@@ -175,8 +175,7 @@ class _Append:
         self.progress = progress
         if options.again and options.only_new:
             raise UsageError("--again appends everything once more, --only-new only what is new; give one of the two")
-        form = options.form
-        form.check(idempotent=options.idempotent)
+        form = options.form.checked(idempotent=options.idempotent)
         formats = {} if form.magic == 2 else {"message.format.version": MESSAGE_FORMATS[form.magic]}
         self.config = LogConfig.of({**formats, **options.config})
         if self.config.compression_type != "producer":

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -39,14 +41,16 @@ class Form:
     leader_epoch: int | None = None
     now_ms: int = -1
 
-    def check(self, *, idempotent: bool) -> None:
-        """UsageError for what cannot go together."""
+    def checked(self, *, idempotent: bool) -> Form:
+        """The form, without an epoch where there is no producer; UsageError for what cannot be combined."""
         if self.magic < 2 and (idempotent or self.producer_id >= 0 or self.transaction):
             raise UsageError(f"v{self.magic} messages know neither producers nor transactions; write v2 batches")
         if self.magic < 2 and codecs.codec_id(self.codec) > message.MAX_CODEC:
             raise UsageError(f"{self.codec} does not exist in v{self.magic} messages")
         if self.transaction not in (None, COMMIT, ABORT, OPEN):
             raise UsageError(f"a transaction ends with {COMMIT} or {ABORT}, or stays {OPEN}")
+        is_producer = idempotent or self.transaction is not None or self.producer_id >= 0
+        return self if is_producer else replace(self, producer_epoch=-1)
 
 
 class Start(NamedTuple):

@@ -61,10 +61,12 @@ def profile(
     filesystem: FileSystem | None = None,
     on_progress: Progress | None = None,
 ) -> Profile:
-    """Where the bytes of the logs at `path` are; rankings name the `top` heaviest.
+    """Why is the disk full: the bytes at `path` by topic, hour, codec, producer, key and more, and what could be saved.
 
-    `quick` reads headers and some batches only: nothing by key, header name or duplicates, and hours are those of batches.
-    `now_ms` and `retention_ms` are for timestamps in the future. What damage hides is in no count but in `report`.
+    One pass over the data, in memory that does not grow with it; estimates state their error. Rankings list the `top` heaviest.
+    `quick` reads headers and a few batches only: nothing by key, header name or duplicates, and hours are those of batches.
+    Damaged batches are left out and listed in the result's `report`, unless `on_damage` says otherwise. Timestamps after `now_ms`
+    (default: now) keep segments from being deleted; `retention_ms` says until when.
     """
     _check(top, on_damage, threads)
     topics, partitions = several_names("topics", topics), several_numbers("partitions", partitions)
