@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from kafkalog.cli.commands import ingest as command
+from kafkalog.cli.commands import shared_options
 from kafkalog.cli.run import ingest as run_ingest
 from kafkalog.payloads.values import FORMATS
 from kafkalog.spark.ingestion import executors
@@ -29,7 +30,7 @@ def source(tmp_path: Path) -> Path:
 
 
 def test_the_choices_of_the_help_are_those_of_the_pipeline() -> None:
-    assert (command.GRAINS, command.CODECS, command.ISOLATIONS) == (options.GRAINS, options.CODECS, ISOLATIONS)
+    assert (command.GRAINS, command.CODECS, shared_options.ISOLATIONS) == (options.GRAINS, options.CODECS, ISOLATIONS)
     assert (command.DAMAGE_RULES, command.LOSS_RULES, command.PAYLOADS) == (options.DAMAGE_RULES, options.LOSS_RULES, FORMATS)
     assert executors.DEFAULT_MASTER == run_ingest.DEFAULT_MASTER
     assert options.FILE_BYTES == 256 * run_ingest.MEBIBYTE

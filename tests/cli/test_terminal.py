@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
+from kafkalog.cli.render.layout import shorten
 from kafkalog.cli.render.progress import ReadProgress
-from kafkalog.cli.render.text import shorten
-from kafkalog.log.report import ReadReport
 from tests.cli.runner import batch_of, run_on_terminal, without_styles, write_topic
 
 HOSTILE = (
@@ -91,7 +90,7 @@ def test_shortening_keeps_to_the_width_also_for_wide_characters() -> None:
 
 
 def test_progress_stays_away_where_nobody_would_see_it() -> None:
-    progress = ReadProgress(ReadReport(), 100, wanted=True)
+    progress = ReadProgress(100, wanted=True)
     progress.begin -= 60
     with progress:
         progress.update()

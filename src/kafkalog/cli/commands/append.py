@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import click
 
-from ..completion import complete_path
 from .help import Command
 from .shared_options import (
     CODECS,
     ENCODINGS,
+    choice_option,
     config_option,
     dry_run_option,
     json_option,
     level_option,
     now_option,
     quiet_option,
+    requested,
     sources_argument,
 )
+from .values import complete_path
 
 FORMATS = ("json", "lines", "csv", "arrow", "parquet")
 
@@ -54,6 +57,37 @@ EXAMPLES = (
 )
 
 
+@dataclass(frozen=True)
+class AppendRequest:
+    """The options of one `kafkalog append`."""
+
+    sources: tuple[str, ...]
+    to: str
+    topic: str | None
+    partitions: int | None
+    partitioner: str
+    source_format: str | None
+    encoding: str
+    codec: str
+    level: int | None
+    batch_bytes: int
+    timestamps: str
+    magic: str
+    idempotent: bool
+    transactional: bool
+    end: str
+    producer_id: int | None
+    producer_epoch: int
+    leader_epoch: int | None
+    config: Mapping[str, str]
+    now: int | None
+    again: bool
+    only_new: bool
+    dry_run: bool
+    as_json: bool
+    quiet: bool
+
+
 @click.command(cls=Command, notes=NOTES, terms=TERMS, examples=EXAMPLES)
 @sources_argument
 @click.option(
@@ -70,22 +104,10 @@ EXAMPLES = (
     metavar="N",
     help="With --topic: how many partitions it has.  [default: as many as there are, or 1]",
 )
-@click.option(
-    "--partitioner",
-    type=click.Choice(("key", "record")),
-    default="key",
-    show_default=True,
-    help="Choose the partition by key, or use the partition number in each record.",
-)
+@choice_option("--partitioner", ("key", "record"), "Choose the partition by key, or use the partition number in each record.")
 @click.option("--format", "source_format", type=click.Choice(FORMATS), help="[default: by file name; json for -]")
-@click.option(
-    "--encoding",
-    type=click.Choice(ENCODINGS),
-    default="utf8",
-    show_default=True,
-    help="How strings in json, lines and csv encode bytes.",
-)
-@click.option("--codec", type=click.Choice(CODECS), default="none", show_default=True, help="Compress batches with this codec.")
+@choice_option("--encoding", ENCODINGS, "How strings in json, lines and csv encode bytes.")
+@choice_option("--codec", CODECS, "Compress batches with this codec.")
 @level_option
 @click.option(
     "--batch-bytes",
@@ -95,23 +117,11 @@ EXAMPLES = (
     metavar="N",
     help="Largest batch before compression; a larger record gets a batch of its own.",
 )
-@click.option(
-    "--timestamps",
-    type=click.Choice(("record", "now")),
-    default="record",
-    show_default=True,
-    help="Each record's own timestamp where it has one, or the current time for all.",
-)
-@click.option("--magic", type=click.Choice(("0", "1", "2")), default="2", show_default=True, help="Message format version.")
+@choice_option("--timestamps", ("record", "now"), "Each record's own timestamp where it has one, or the current time for all.")
+@choice_option("--magic", ("0", "1", "2"), "Message format version.", default="2")
 @click.option("--idempotent", is_flag=True, help="Write as an idempotent producer: with producer id, epoch and sequence numbers.")
 @click.option("--transactional", is_flag=True, help="Write one transaction per partition, with the marker that ends it.")
-@click.option(
-    "--end",
-    type=click.Choice(("commit", "abort", "open")),
-    default="commit",
-    show_default=True,
-    help="With --transactional: how the transaction ends.",
-)
+@choice_option("--end", ("commit", "abort", "open"), "With --transactional: how the transaction ends.")
 @click.option("--producer-id", type=click.IntRange(0), metavar="N", help="[default: a new one, far above those that brokers use]")
 @click.option("--producer-epoch", type=click.IntRange(0, 32_767), default=0, metavar="N", help="[default: 0]")
 @click.option("--leader-epoch", type=click.IntRange(0), metavar="N", help="[default: the latest of each partition, or 0]")
@@ -122,11 +132,12 @@ EXAMPLES = (
 @dry_run_option
 @json_option("One JSON object")
 @quiet_option
-def append(sources: tuple[str, ...], **options: Any) -> int:
+@requested(AppendRequest)
+def append(request: AppendRequest) -> int:
     """Append records from files to a partition or topic.
 
     SOURCE is a file, or - for standard input; several are appended in the order given.
     """
     from ..run.append import run_append
 
-    return run_append(list(sources), **options)
+    return run_append(request)

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import click
 
 from .help import PATH_TEXT, Command
-from .shared_options import as_lists, path_argument, read_options, row_options
+from .shared_options import (
+    ReadChoices,
+    RowOptions,
+    choice_option,
+    path_argument,
+    read_options,
+    registry_prefix_option,
+    requested,
+    row_options,
+)
 
 # Written out here because the tasks need Arrow, which no help text should load; a test compares them.
 DECODERS = (
@@ -46,7 +54,7 @@ EXAMPLES = (
 
 
 @dataclass(frozen=True)
-class Request:
+class CatRequest:
     """The options of one `kafkalog cat`."""
 
     path: str
@@ -59,17 +67,8 @@ class Request:
     schema: str | None
     registry_prefix: bool
     headers: bool
-    limit: int | None
-    format: str
-    encoding: str
-    csv_safe: bool
-    output: str
-    report: str | None
-    quiet: bool
-    choices: dict[str, Any]  # what `Logs.read` takes by the same names
-
-
-OWN = tuple(name for name in Request.__dataclass_fields__ if name not in ("path", "choices"))
+    choices: ReadChoices
+    rows: RowOptions
 
 
 @click.command(
@@ -84,12 +83,8 @@ OWN = tuple(name for name in Request.__dataclass_fields__ if name not in ("path"
 @click.option("--follow", "-f", is_flag=True, help="Keep printing what a running broker appends, until Ctrl-C.")
 @click.option("--key", metavar="PATTERN", help="Only records with this key; with --pattern regex, keys that contain a match.")
 @click.option("--grep", metavar="PATTERN", help="Only records whose value contains this; with --tail, among the last N.")
-@click.option(
-    "--pattern",
-    type=click.Choice(PATTERNS),
-    default=PATTERNS[0],
-    show_default=True,
-    help="What --key and --grep are: text, bytes in hexadecimal, or regular expressions (RE2, on bytes).",
+@choice_option(
+    "--pattern", PATTERNS, "What --key and --grep are: text, bytes in hexadecimal, or regular expressions (RE2, on bytes)."
 )
 @click.option(
     "--decode",
@@ -98,12 +93,12 @@ OWN = tuple(name for name in Request.__dataclass_fields__ if name not in ("path"
     help=f"Decode keys and values and show them as JSON; KIND is one of {', '.join(DECODERS)}.",
 )
 @click.option("--schema", type=click.Path(), metavar="FILE", help="With --decode avro: the schema that values were written with.")
-@click.option("--registry-prefix", is_flag=True, help="With --decode avro: values start with a schema registry's five bytes.")
+@registry_prefix_option
 @click.option("--headers", is_flag=True, help="Show headers in text and csv too; the other formats always have them.")
 @read_options
 @row_options
-def cat(path: str, **options: Any) -> int:
-    own = {name: options.pop(name) for name in OWN}
+@requested(CatRequest)
+def cat(request: CatRequest) -> int:
     from ..run.cat import write_records
 
-    return write_records(Request(path, choices=as_lists(options), **own))
+    return write_records(request)

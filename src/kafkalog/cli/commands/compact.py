@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from .help import LOCAL_PATH_TEXT, Command
-from .shared_options import (
-    LOSS_TEXT,
-    PLACES_TEXT,
-    config_option,
-    now_option,
-    path_argument,
-    place_options,
-    require_place,
-    yes_option,
-)
+from .shared_options import LOSS_TEXT, PLACES_TEXT, ChangeOptions, maintenance_options, path_argument
 
 NOTES = f"""
 Follows the rules of Kafka's own cleaner: the first and last offset of each batch stay, tombstones and transaction markers are
@@ -47,11 +36,8 @@ EXAMPLES = (
     metavar="N",
     help="Memory for the latest offset of each key, 24 bytes each (log.cleaner.dedupe.buffer.size).",
 )
-@config_option
-@now_option
-@yes_option
-@place_options
-def compact(path: str, **options: Any) -> int:
-    from ..run.compact import run_compact
+@maintenance_options
+def compact(path: str, change: ChangeOptions, whole: bool, roll: bool, map_bytes: int) -> int:
+    from ..run.changes import run_compact
 
-    return run_compact(path, **require_place(options))
+    return run_compact(path, change, whole=whole, roll=roll, map_bytes=map_bytes)

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 import click
 
 from .help import Command
-from .shared_options import CODECS, PLACES_TEXT, index_interval_option, level_option, path_argument, place_options, require_place
+from .shared_options import (
+    CODECS,
+    PLACES_TEXT,
+    ChangeOptions,
+    change_options,
+    index_interval_option,
+    level_option,
+    path_argument,
+    requested,
+)
 
 NOTES = f"""
 Offsets, gaps, timestamps and their types stay the same. Control batches and empty batches are not touched; batches that have a
@@ -22,6 +31,18 @@ EXAMPLES = (
 )
 
 
+@dataclass(frozen=True)
+class ConvertRequest:
+    """The options of one `kafkalog convert`."""
+
+    path: str
+    codec: str | None
+    level: int | None
+    batch_bytes: int | None
+    index_interval_bytes: int | None
+    change: ChangeOptions
+
+
 @click.command(cls=Command, notes=NOTES, examples=EXAMPLES)
 @path_argument
 @click.option("--codec", type=click.Choice(CODECS), help="Recompress with this codec.  [default: the codec each batch has]")
@@ -30,12 +51,13 @@ EXAMPLES = (
     "--batch-bytes", type=click.IntRange(1), metavar="N", help="Regroup records into batches of this size.  [default: as is]"
 )
 @index_interval_option
-@place_options
-def convert(path: str, **options: Any) -> int:
+@change_options()
+@requested(ConvertRequest)
+def convert(request: ConvertRequest) -> int:
     """Re-encode logs: v0 and v1 as v2, another codec or batch size.
 
     PATH is a partition folder or a log directory (log.dirs); with --out it can also be a segment file or an s3:// URL.
     """
     from ..run.convert import run_convert
 
-    return run_convert(path, **require_place(options))
+    return run_convert(request)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
 
 import click
 
-from ..completion import complete_path
 from .help import Command
+from .shared_options import Decorator, choice_option, requested
+from .values import complete_path
 
 # Written out here because the task needs NumPy, which no help text should load; a test compares them.
 STYLES = ("4.3", "0.8")
@@ -42,9 +42,36 @@ def _file_names(context: click.Context, parameter: click.Parameter, value: str) 
     return names
 
 
-def _decoder_class(name: str, what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def _decoder_class(name: str, what: str) -> Decorator:
     text = f"Class that decodes {what}: StringDecoder, IntegerDecoder or LongDecoder of org.apache.kafka.tools.api."
     return click.option(f"--{name}-decoder-class", is_flag=False, flag_value=STRING_DECODER, metavar="[CLASS]", help=text)
+
+
+@dataclass(frozen=True)
+class DumpRequest:
+    """The options of one `kafkalog dump`."""
+
+    files: tuple[str, ...]
+    print_data_log: bool
+    deep_iteration: bool
+    skip_record_metadata: bool
+    verify_index_only: bool
+    index_sanity_check: bool
+    max_message_size: int | None
+    max_bytes: int | None
+    key_decoder_class: str | None
+    value_decoder_class: str | None
+    offsets_decoder: bool
+    transaction_log_decoder: bool
+    cluster_metadata_decoder: bool
+    remote_log_metadata_decoder: bool
+    share_group_state_decoder: bool
+    style: str
+
+    @property
+    def decoder(self) -> str | None:
+        """The first decoder that was asked for, in Kafka's order."""
+        return next((name for name in DECODERS if getattr(self, name.replace("-", "_"))), None)
 
 
 @click.command(cls=Command, notes=NOTES, examples=EXAMPLES)
@@ -76,15 +103,10 @@ def _decoder_class(name: str, what: str) -> Callable[[Callable[..., Any]], Calla
 @click.option("--cluster-metadata-decoder", is_flag=True, help="Decode records of __cluster_metadata and KRaft snapshots.")
 @click.option("--remote-log-metadata-decoder", is_flag=True, help="Decode records of __remote_log_metadata.")
 @click.option("--share-group-state-decoder", is_flag=True, help="Decode records of __share_group_state.")
-@click.option(
-    "--style",
-    type=click.Choice(STYLES),
-    default=STYLES[0],
-    show_default=True,
-    help="0.8 prints the lines of Kafka 0.8 and stops where its tool did.",
-)
-def dump(**options: Any) -> int:
+@choice_option("--style", STYLES, "0.8 prints the lines of Kafka 0.8 and stops where its tool did.")
+@requested(DumpRequest)
+def dump(request: DumpRequest) -> int:
     """Print log files exactly as Kafka's kafka-dump-log does."""
     from ..run.dump import write_dump
 
-    return write_dump(options)
+    return write_dump(request)

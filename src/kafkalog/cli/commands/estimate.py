@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 import click
 
 from kafkalog.errors import UsageError
 
-from ..completion import complete_path
 from .help import Command
-from .shared_options import CODECS, json_option
-from .values import parse_names, parse_numbers, require_known
+from .shared_options import CODECS, json_option, requested
+from .values import complete_path, parse_names, parse_numbers, require_known
 
 NOTES = """
 Without a codec, the size of v0 and v1 messages does not depend on the batch size. Compressed sizes need real content: batches
@@ -32,6 +31,36 @@ def parse_headers(context: click.Context, parameter: click.Parameter, value: str
     return tuple((int(key), int(content)) for key, _, content in pairs)
 
 
+@dataclass(frozen=True)
+class EstimateRequest:
+    """The options of one `kafkalog estimate`; those that were not given are None, or empty."""
+
+    path: str | None
+    count: int | None
+    key_size: int | None
+    value_size: int | None
+    headers: tuple[tuple[int, int], ...]
+    interval_ms: int | None
+    batch_sizes: tuple[int, ...] | None
+    codec_names: tuple[str, ...] | None
+    limit: int | None
+    as_json: bool
+
+    def check(self) -> None:
+        """UsageError for options that exclude each other."""
+        codecs = self.codec_names or ()
+        for name in codecs:
+            require_known("codec", name, CODECS)
+        sizes = (self.count, self.key_size, self.value_size, self.interval_ms)
+        has_sizes = bool(self.headers) or any(size is not None for size in sizes)
+        if self.path is None and not has_sizes:
+            raise UsageError("give PATH, or sizes: kafkalog estimate --key-size 3 --value-size 5")
+        if self.path is not None and has_sizes:
+            raise UsageError("PATH and sizes exclude each other: the records at PATH have their own")
+        if self.path is None and (set(codecs) - {"none"} or self.limit):
+            raise UsageError("--codec and --limit need PATH: how well records compress depends on their content")
+
+
 @click.command(cls=Command, notes=NOTES, examples=EXAMPLES)
 @click.argument("path", metavar="[PATH]", shell_complete=complete_path, required=False)
 @click.option("--count", type=click.IntRange(1), metavar="N", help="Number of records, all alike.  [default: 1]")
@@ -43,22 +72,14 @@ def parse_headers(context: click.Context, parameter: click.Parameter, value: str
 @click.option("--codec", "codec_names", callback=parse_names, metavar="A,B", help="Codecs to try.  [default: all, with PATH]")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Records to read from PATH.  [default: 10000]")
 @json_option("One JSON object")
-def estimate(path: str | None, as_json: bool, **options: Any) -> int:
+@requested(EstimateRequest)
+def estimate(request: EstimateRequest) -> int:
     """Estimate the size of records in each message format.
 
     Shows how many bytes the records take as v0, v1 and v2, and why. PATH is a file of JSON lines (objects with key, value,
     timestamp, headers), - for such lines from standard input, or any log. Without PATH, give sizes instead.
     """
-    for name in options["codec_names"] or ():
-        require_known("codec", name, CODECS)
-    equal = {name: options.pop(name) for name in ("count", "key_size", "value_size", "headers", "interval_ms")}
-    given = {name: value for name, value in equal.items() if value not in (None, ())}
-    if path is None and not given:
-        raise UsageError("give PATH, or sizes: kafkalog estimate --key-size 3 --value-size 5")
-    if path is not None and given:
-        raise UsageError("PATH and sizes exclude each other: the records at PATH have their own")
-    if path is None and (set(options["codec_names"] or ()) - {"none"} or options["limit"]):
-        raise UsageError("--codec and --limit need PATH: how well records compress depends on their content")
+    request.check()
     from ..run.estimate import show_estimation
 
-    return show_estimation(path, given, options, as_json=as_json)
+    return show_estimation(request)

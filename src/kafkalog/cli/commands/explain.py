@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from ..completion import complete_path
 from .help import Command
 from .shared_options import json_option, quiet_option
+from .values import complete_path
 
 NOTES = """
 Each line has the byte position, the bytes in hex, the field's name and value, and a note that explains it. Positions of

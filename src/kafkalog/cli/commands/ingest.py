@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import TextIO, TypedDict
 
 import click
 
 from kafkalog.errors import UsageError
 
-from ..completion import complete_path
 from .help import Command, Option
-from .shared_options import combined, dry_run_option, json_option, sources_argument, topic_option
-from .values import parse_pairs
+from .shared_options import (
+    choice_option,
+    dry_run_option,
+    grouped,
+    isolation_option,
+    json_option,
+    registry_prefix_option,
+    requested,
+    sources_argument,
+    topic_option,
+)
+from .values import complete_path, parse_pairs
 
 # Written out here because no help text should load more than it needs; a test compares them.
 GRAINS = ("day", "hour")
-ISOLATIONS = ("read_uncommitted", "read_committed")
 DAMAGE_RULES = ("set-aside", "fail")
 LOSS_RULES = ("fail", "continue")
 CODECS = ("zstd", "snappy", "lz4", "gzip", "none")
@@ -33,15 +42,57 @@ EXAMPLES = (
     "kafkalog ingest backup tables --master none --decode json --schema orders.ddl",
 )
 
-table_options = combined(
-    click.option(
-        "--by", type=click.Choice(GRAINS), default=GRAINS[0], show_default=True, help="One folder per day or hour, in UTC."
-    ),
+
+def _content(context: click.Context, parameter: click.Parameter, value: TextIO | None) -> str | None:
+    if value is None:
+        return None
+    try:
+        return value.read()
+    except UnicodeDecodeError:
+        raise click.BadParameter(f"{value.name!r} is not UTF-8 text") from None
+
+
+class IngestChoices(TypedDict):
+    """Keywords of `kafkalog.spark.ingest`."""
+
+    by: str
+    headers: bool
+    metadata: bool
+    codec: str
+    level: int | None
+    value: str | None
+    schema: str | None
+    registry_prefix: bool
+    keep_raw: bool
+    isolation: str
+    on_damage: str
+    on_data_loss: str
+    dry_run: bool
+
+
+@dataclass(frozen=True)
+class IngestRequest:
+    """The options of one `kafkalog ingest`."""
+
+    sources: tuple[str, ...]
+    target: str
+    topics: list[str] | None
+    file_size: int
+    source_options: dict[str, str]
+    master: str | None
+    conf: dict[str, str]
+    as_json: bool
+    quiet: bool
+    choices: IngestChoices
+
+
+choice_options = grouped(
+    IngestChoices,
+    "choices",
+    choice_option("--by", GRAINS, "One folder per day or hour, in UTC."),
     click.option("--headers", is_flag=True, help="Also keep the headers of records."),
     click.option("--metadata", is_flag=True, help="Also keep producer, epoch, codec, file and position of each record."),
-    click.option(
-        "--codec", type=click.Choice(CODECS), default=CODECS[0], show_default=True, help="Compression of the Parquet files."
-    ),
+    choice_option("--codec", CODECS, "Compression of the Parquet files."),
     click.option(
         "--level",
         type=int,
@@ -56,8 +107,6 @@ table_options = combined(
         metavar="MIB",
         help="Start a new Parquet file at this size.",
     ),
-)
-value_options = combined(
     click.option(
         "--decode",
         "value",
@@ -69,13 +118,40 @@ value_options = combined(
     click.option(
         "--schema",
         type=click.File("r", encoding="utf-8"),
+        callback=_content,
         metavar="FILE",
         help="With --decode: the schema. For json Spark DDL or df.schema.json(), inferred if not given; for avro its own.",
     ),
-    click.option("--registry-prefix", is_flag=True, help="With --decode avro: values start with a schema registry's five bytes."),
+    registry_prefix_option,
     click.option(
         "--keep-raw", is_flag=True, help="With --decode: keep the bytes of all values, not only of those that cannot be decoded."
     ),
+    isolation_option,
+    choice_option(
+        "--on-damage", DAMAGE_RULES, "set-aside puts damaged batches into TARGET/_damaged and continues; fail ingests nothing."
+    ),
+    choice_option(
+        "--on-data-loss",
+        LOSS_RULES,
+        "What to do when records were deleted before they were ingested, or were ingested and then truncated, or the "
+        "topic was created again.",
+    ),
+    click.option(
+        "--option",
+        "source_options",
+        multiple=True,
+        callback=parse_pairs,
+        metavar="NAME=VALUE",
+        help="An option of the Spark source, such as startingTimestamp or subscribePattern; docs/spark.md lists them.",
+    ),
+    click.option(
+        "--master",
+        metavar="MASTER",
+        help="Where to run: local[*], spark://..., or none for threads without Spark.  [default: local[*], or none if Spark is "
+        "not installed]",
+    ),
+    click.option("--conf", multiple=True, callback=parse_pairs, metavar="NAME=VALUE", help="A setting of the Spark session."),
+    dry_run_option,
 )
 
 
@@ -83,58 +159,20 @@ value_options = combined(
 @sources_argument
 @click.argument("target", metavar="TARGET", shell_complete=complete_path)
 @topic_option
-@table_options
-@value_options
-@click.option(
-    "--isolation",
-    type=click.Choice(ISOLATIONS),
-    default=ISOLATIONS[0],
-    show_default=True,
-    help="read_committed leaves out aborted records and stops at the last stable offset.",
-)
-@click.option(
-    "--on-damage",
-    type=click.Choice(DAMAGE_RULES),
-    default=DAMAGE_RULES[0],
-    show_default=True,
-    help="set-aside puts damaged batches into TARGET/_damaged and continues; fail ingests nothing.",
-)
-@click.option(
-    "--on-data-loss",
-    type=click.Choice(LOSS_RULES),
-    default=LOSS_RULES[0],
-    show_default=True,
-    help="What to do when records were deleted before they were ingested, or were ingested and then truncated, or the topic was "
-    "created again.",
-)
-@click.option(
-    "--option",
-    "source_options",
-    multiple=True,
-    callback=parse_pairs,
-    metavar="NAME=VALUE",
-    help="An option of the Spark source, such as startingTimestamp or subscribePattern; docs/spark.md lists them.",
-)
-@click.option(
-    "--master",
-    metavar="MASTER",
-    help="Where to run: local[*], spark://..., or none for threads without Spark.  [default: local[*], or none if Spark is not "
-    "installed]",
-)
-@click.option("--conf", multiple=True, callback=parse_pairs, metavar="NAME=VALUE", help="A setting of the Spark session.")
-@dry_run_option
+@choice_options
 @json_option("The summary as JSON")
 @click.option("--quiet", "-q", is_flag=True, help="No progress and no summary; errors still appear.")
-def ingest(sources: tuple[str, ...], target: str, **options: Any) -> int:
+@requested(IngestRequest)
+def ingest(request: IngestRequest) -> int:
     """Ingest new records into Parquet tables, exactly once.
 
     Each SOURCE is a log directory (log.dirs), a partition folder, a segment file, or an s3:// URL of any of these; the tables are
     written under TARGET. The next run continues where this one ended. If a run is killed, the next one completes or undoes it: no
     record is lost and none is ingested twice.
     """
-    if options["value"] is None and (options["schema"] or options["registry_prefix"] or options["keep_raw"]):
+    choices = request.choices
+    if choices["value"] is None and (choices["schema"] is not None or choices["registry_prefix"] or choices["keep_raw"]):
         raise UsageError("--schema, --registry-prefix and --keep-raw need --decode json or --decode avro")
-    schema = options.pop("schema")
     from ..run.ingest import run_ingest
 
-    return run_ingest(sources, target, schema=schema.read() if schema else None, **options)
+    return run_ingest(request)

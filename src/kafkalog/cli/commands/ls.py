@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from .help import PATH_TEXT, Command
-from .shared_options import json_option, path_argument, quiet_option, topic_option
+from .shared_options import choice_option, json_option, path_argument, quiet_option, topic_option
 
 NOTES = """
 Without --deep, only the first entry of each segment and the last of each partition are read: time range, formats and codecs are
@@ -28,13 +28,13 @@ EXAMPLES = (
     examples=EXAMPLES,
 )
 @path_argument
-@click.option("--by", type=click.Choice(("topic", "partition")), default="topic", show_default=True, help="One row for each.")
+@choice_option("--by", ("topic", "partition"), "One row for each.")
 @topic_option
 @click.option("--deep", is_flag=True, help="Read everything: batches, records, exact ratio; all times, formats and codecs.")
 @click.option("--formats", is_flag=True, help="Bytes and records in v0, v1 and v2: what is left to convert. Reads all headers.")
 @json_option("One JSON object by partition, with every leftover and problem,")
 @quiet_option
-def ls(path: str, by: str, topics: tuple[str, ...], deep: bool, formats: bool, as_json: bool, quiet: bool) -> int:
+def ls(path: str, by: str, topics: list[str] | None, deep: bool, formats: bool, as_json: bool, quiet: bool) -> int:
     from ..run.ls import show_listing
 
     return show_listing(path, by, topics, deep=deep, formats=formats, as_json=as_json, quiet=quiet)

@@ -9,10 +9,12 @@ import click
 from .help import PATH_TEXT, Command
 from .shared_options import (
     DAMAGE_MODES,
+    choice_option,
     json_option,
     partition_option,
     path_argument,
     quiet_option,
+    requested,
     threads_option,
     topic_option,
 )
@@ -36,7 +38,7 @@ EXAMPLES = (
 
 
 @dataclass(frozen=True)
-class Request:
+class ProfileRequest:
     """The options of one `kafkalog profile`."""
 
     path: str
@@ -65,12 +67,11 @@ class Request:
 @click.option(
     "--quick", is_flag=True, help="Read only headers and a few batches: nothing by key or header name, no duplicates, no ratio."
 )
-@click.option(
+@choice_option(
     "--on-damage",
-    type=click.Choice(DAMAGE_MODES),
+    DAMAGE_MODES,
+    "skip leaves damaged batches out; salvage also resynchronises after a corrupt length field; strict stops there.",
     default="skip",
-    show_default=True,
-    help="skip leaves damaged batches out; salvage also resynchronises after a corrupt length field; strict stops there.",
 )
 @click.option(
     "--now", callback=parse_time, metavar="TIME", help="Timestamps after this are in the future.  [default: the machine's clock]"
@@ -86,20 +87,8 @@ class Request:
 @json_option("One JSON object with all topics and partitions")
 @threads_option
 @quiet_option
-def profile(
-    path: str,
-    topics: tuple[str, ...],
-    partitions: tuple[int, ...],
-    top: int,
-    quick: bool,
-    on_damage: str,
-    now: int | None,
-    retention_ms: int,
-    as_json: bool,
-    threads: int | None,
-    quiet: bool,
-) -> int:
+@requested(ProfileRequest)
+def profile(request: ProfileRequest) -> int:
     from ..run.profile import show_profile
 
-    chosen = list(topics) or None, list(partitions) or None
-    return show_profile(Request(path, *chosen, top, quick, on_damage, now, retention_ms, as_json, threads, quiet))
+    return show_profile(request)

@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from .help import LOCAL_PATH_TEXT, Command
-from .shared_options import (
-    LOSS_TEXT,
-    PLACES_TEXT,
-    config_option,
-    now_option,
-    path_argument,
-    place_options,
-    require_place,
-    yes_option,
-)
+from .shared_options import LOSS_TEXT, PLACES_TEXT, ChangeOptions, maintenance_options, path_argument
 
 NOTES = f"""
 Recovery completes or undoes an interrupted compaction, checks every batch after the recovery point, cuts the log at the first
@@ -41,11 +30,8 @@ EXAMPLES = (
 )
 @path_argument
 @click.option("--whole", is_flag=True, help="Also check what lies before the recovery point.")
-@config_option
-@now_option
-@yes_option
-@place_options
-def recover(path: str, **options: Any) -> int:
-    from ..run.recover import run_recover
+@maintenance_options
+def recover(path: str, change: ChangeOptions, whole: bool) -> int:
+    from ..run.changes import run_recover
 
-    return run_recover(path, **require_place(options))
+    return run_recover(path, change, whole=whole)

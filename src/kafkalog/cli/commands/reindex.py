@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from .help import LOCAL_PATH_TEXT, Command
-from .shared_options import out_option, path_argument, repair_options, require_place
+from .shared_options import RepairOptions, out_option, path_argument, repair_options, require_place
 from .values import parse_time
 
 NOTES = """
@@ -42,9 +40,8 @@ EXAMPLES = (
     help="Forget producers that were silent for a day by this time, as recovery does.  [default: forget none]",
 )
 @repair_options
-def reindex(path: str, **options: Any) -> int:
+def reindex(path: str, out: str | None, in_place: bool, discard: bool, now: int | None, repair: RepairOptions) -> int:
+    require_place(out, in_place=in_place)
     from ..run.reindex import run_reindex
 
-    settled = require_place(options)
-    del settled["in_place"]
-    return run_reindex(path, **settled)
+    return run_reindex(path, out, repair, discard=discard, now_ms=now)

@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from .help import LOCAL_PATH_TEXT, Command
-from .shared_options import (
-    LOSS_TEXT,
-    PLACES_TEXT,
-    config_option,
-    now_option,
-    path_argument,
-    place_options,
-    require_place,
-    yes_option,
-)
+from .shared_options import LOSS_TEXT, PLACES_TEXT, ChangeOptions, maintenance_options, path_argument
 
 NOTES = f"""
 Nothing is deleted by default: give retention.ms, retention.bytes, --start-offset, or several of them. Whole segments are deleted,
@@ -38,11 +27,8 @@ EXAMPLES = (
 )
 @path_argument
 @click.option("--start-offset", type=click.IntRange(0), metavar="N", help="Delete all records before this offset.")
-@config_option
-@now_option
-@yes_option
-@place_options
-def retain(path: str, **options: Any) -> int:
-    from ..run.retain import run_retain
+@maintenance_options
+def retain(path: str, change: ChangeOptions, start_offset: int | None) -> int:
+    from ..run.changes import run_retain
 
-    return run_retain(path, **require_place(options))
+    return run_retain(path, change, start_offset)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
-from ..completion import complete_path
 from .help import Command
-from .shared_options import as_lists, out_option, repair_options
+from .shared_options import RepairOptions, out_option, repair_options
+from .values import complete_path
 
 NOTES = """
 Next to DIR/<topic>-<partition> there are two journals, .salvage.jsonl and .salvage.txt: every byte range that was left out and
@@ -37,7 +35,7 @@ EXAMPLES = (
     help="Also keep intact batches between two damaged places that might be bytes inside a value.",
 )
 @repair_options
-def salvage(paths: tuple[str, ...], **options: Any) -> int:
+def salvage(paths: tuple[str, ...], out: str, fill_gaps: bool, unverified: bool, repair: RepairOptions) -> int:
     """Copy all intact batches of damaged partitions.
 
     Every intact batch keeps its offsets, indexes are rebuilt, and PATH is only read. PATH is a partition folder, a log directory
@@ -45,4 +43,4 @@ def salvage(paths: tuple[str, ...], **options: Any) -> int:
     """
     from ..run.salvage import run_salvage
 
-    return run_salvage(list(paths), **as_lists(options))
+    return run_salvage(paths, out, repair, fill_gaps=fill_gaps, unverified=unverified)

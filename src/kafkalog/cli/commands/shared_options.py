@@ -1,17 +1,22 @@
-"""Options that several commands share: the same thing has the same name, and the same help, everywhere."""
+"""Options that several commands share: the same thing has the same name, and the same help, everywhere.
+
+A block of options reaches its command as one object (`grouped`), and so do all options of a command that has many (`requested`):
+what `commands` hands to `run` is typed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypedDict
 
 import click
 
 from kafkalog.errors import UsageError
 
-from ..completion import complete_path, complete_topic
 from ..render.target import STDOUT
-from .values import parse_settings, parse_time
+from .values import complete_path, complete_topic, parse_settings, parse_time
 
 # Written out here because the tables need Arrow, which no help text should load; a test compares them.
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -42,6 +47,44 @@ def combined(*options: Decorator) -> Decorator:
     return decorate
 
 
+def grouped(kind: type, name: str, *options: Decorator) -> Decorator:
+    """Several options as one decorator; the command gets them as one `kind`, which has fields of these names, called `name`."""
+    names = kind.__annotations__.keys()
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(command)
+        def call(**values: Any) -> Any:
+            block = kind(**{key: values.pop(key) for key in names if key in values})
+            return command(**values, **{name: block})
+
+        return combined(*options)(call)
+
+    return decorate
+
+
+def requested(kind: type) -> Decorator:
+    """The command gets all its arguments and options as one `kind`, which has fields of these names."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(command)
+        def call(**values: Any) -> Any:
+            return command(kind(**values))
+
+        return call
+
+    return decorate
+
+
+def _listed(context: click.Context, parameter: click.Parameter, value: tuple[Any, ...]) -> list[Any] | None:
+    """The values of an option that may be repeated, or None if it was not given."""
+    return list(value) or None
+
+
+def choice_option(name: str, choices: tuple[str, ...], text: str, *, default: str | None = None) -> Decorator:
+    """One of `choices`; the first is the default, unless another is given."""
+    return click.option(name, type=click.Choice(choices), default=default or choices[0], show_default=True, help=text)
+
+
 path_argument = click.argument("path", metavar="PATH", shell_complete=complete_path)
 sources_argument = click.argument("sources", metavar="SOURCE...", shell_complete=complete_path, nargs=-1, required=True)
 
@@ -49,12 +92,19 @@ topic_option = click.option(
     "--topic",
     "topics",
     multiple=True,
+    callback=_listed,
     metavar="TOPIC",
     shell_complete=complete_topic,
     help="Only this topic; may be repeated.",
 )
 partition_option = click.option(
-    "--partition", "partitions", multiple=True, type=int, metavar="N", help="Only this partition; may be repeated."
+    "--partition",
+    "partitions",
+    multiple=True,
+    callback=_listed,
+    type=int,
+    metavar="N",
+    help="Only this partition; may be repeated.",
 )
 threads_option = click.option(
     "--threads", type=click.IntRange(1), metavar="N", help="Threads that decode.  [default: number of cores, at most 4]"
@@ -79,6 +129,12 @@ index_interval_option = click.option(
     type=click.IntRange(1),
     metavar="N",
     help="The topic's index.interval.bytes.  [default: inferred from its index files, else 4096]",
+)
+isolation_option = choice_option(
+    "--isolation", ISOLATIONS, "read_committed leaves out aborted records and stops at the last stable offset."
+)
+registry_prefix_option = click.option(
+    "--registry-prefix", is_flag=True, help="With --decode avro: values start with a schema registry's five bytes."
 )
 level_option = click.option("--level", type=int, metavar="N", help="Compression level.  [default: Kafka's]")
 
@@ -110,16 +166,66 @@ output_option = click.option(
     help="Write to this file; it appears once it is complete, and not at all after an error.  [default: standard output]",
 )
 
-place_options = combined(
-    out_option("Write new partitions under this folder."),
-    click.option("--in-place", is_flag=True, help="Change the partitions where they are."),
-    topic_option,
-    partition_option,
-    dry_run_option,
-    json_option("One JSON object per partition"),
-    quiet_option,
-)
-repair_options = combined(
+
+def require_place(out: str | None, *, in_place: bool) -> None:
+    """UsageError unless exactly one of --out and --in-place was given."""
+    if (out is None) != in_place:
+        raise UsageError("give either --out DIR (writes a copy) or --in-place (requires a stopped broker)")
+
+
+@dataclass(frozen=True)
+class ChangeOptions:
+    """Which partitions a command changes, where, and how it reports; `now`, `yes` and `config` where a command has them."""
+
+    out: str | None
+    in_place: bool
+    topics: list[str] | None
+    partitions: list[int] | None
+    dry_run: bool
+    as_json: bool
+    quiet: bool
+    now: int | None = None
+    yes: bool = False
+    config: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        require_place(self.out, in_place=self.in_place)
+
+
+def change_options(*further: Decorator) -> Decorator:
+    """The options of a command that changes logs, as `change: ChangeOptions`; help shows `further` ones before."""
+    return grouped(
+        ChangeOptions,
+        "change",
+        *further,
+        out_option("Write new partitions under this folder."),
+        click.option("--in-place", is_flag=True, help="Change the partitions where they are."),
+        topic_option,
+        partition_option,
+        dry_run_option,
+        json_option("One JSON object per partition"),
+        quiet_option,
+    )
+
+
+maintenance_options = change_options(config_option, now_option, yes_option)
+
+
+@dataclass(frozen=True)
+class RepairOptions:
+    """Which partitions a command repairs, and how it reports."""
+
+    topics: list[str] | None
+    partitions: list[int] | None
+    dry_run: bool
+    index_interval_bytes: int | None
+    as_json: bool
+    quiet: bool
+
+
+repair_options = grouped(
+    RepairOptions,
+    "repair",
     topic_option,
     partition_option,
     dry_run_option,
@@ -128,7 +234,28 @@ repair_options = combined(
     quiet_option,
 )
 
-read_options = combined(
+
+class ReadChoices(TypedDict):
+    """What to read: keywords of `Logs.read`."""
+
+    topics: list[str] | None
+    partitions: list[int] | None
+    start_offset: int | None
+    stop_offset: int | None
+    start_time: int | None
+    stop_time: int | None
+    isolation: str
+    on_damage: str
+    include_control: bool
+    neighbours: bool
+    allow_disorder: bool
+    skip_io_errors: bool
+    threads: int | None
+
+
+read_options = grouped(
+    ReadChoices,
+    "choices",
     topic_option,
     partition_option,
     click.option("--start-offset", type=int, metavar="N", help="First offset to read."),
@@ -140,19 +267,11 @@ read_options = combined(
         help="Earliest timestamp: ISO 8601 with a time zone, or ms since 1970.",
     ),
     click.option("--stop-time", callback=parse_time, metavar="TIME", help="Only timestamps before this one."),
-    click.option(
-        "--isolation",
-        type=click.Choice(ISOLATIONS),
-        default=ISOLATIONS[0],
-        show_default=True,
-        help="read_committed leaves out aborted records and stops at the last stable offset.",
-    ),
-    click.option(
+    isolation_option,
+    choice_option(
         "--on-damage",
-        type=click.Choice(DAMAGE_MODES),
-        default=DAMAGE_MODES[0],
-        show_default=True,
-        help="strict stops at the first damage, after all rows before it; skip leaves damaged batches out; salvage also "
+        DAMAGE_MODES,
+        "strict stops at the first damage, after all rows before it; skip leaves damaged batches out; salvage also "
         "resynchronises after a corrupt length field.",
     ),
     click.option("--include-control", is_flag=True, help="Include transaction markers and other control records."),
@@ -169,16 +288,27 @@ read_options = combined(
     ),
     threads_option,
 )
-row_options = combined(
+
+
+@dataclass(frozen=True)
+class RowOptions:
+    """How rows are written, and where."""
+
+    limit: int | None
+    format: str
+    encoding: str
+    csv_safe: bool
+    output: str
+    report: str | None
+    quiet: bool
+
+
+row_options = grouped(
+    RowOptions,
+    "rows",
     click.option("--limit", type=click.IntRange(0), metavar="N", help="At most this many rows."),
     format_options("How rows are written; see below."),
-    click.option(
-        "--encoding",
-        type=click.Choice(ENCODINGS),
-        default=ENCODINGS[0],
-        show_default=True,
-        help="How keys, values and other bytes are written in text, json and csv.",
-    ),
+    choice_option("--encoding", ENCODINGS, "How keys, values and other bytes are written in text, json and csv."),
     click.option(
         "--csv-safe",
         is_flag=True,
@@ -194,15 +324,3 @@ row_options = combined(
     ),
     quiet_option,
 )
-
-
-def as_lists(options: dict[str, Any]) -> dict[str, Any]:
-    """The options with topics and partitions as lists, or None where none was given."""
-    return {**options, "topics": list(options["topics"]) or None, "partitions": list(options["partitions"]) or None}
-
-
-def require_place(options: dict[str, Any]) -> dict[str, Any]:
-    """The same, after making sure that there is exactly one of --out and --in-place."""
-    if (options["out"] is None) != options["in_place"]:
-        raise UsageError("give either --out DIR (writes a copy) or --in-place (requires a stopped broker)")
-    return as_lists(options)

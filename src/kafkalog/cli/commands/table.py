@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import click
 
 from .help import PATH_TEXT, Command
-from .shared_options import as_lists, path_argument, read_options, row_options
+from .shared_options import ReadChoices, RowOptions, path_argument, read_options, requested, row_options
 from .values import parse_names, require_known
 
 # Written out here because the schemas need Arrow, which no help text should load; a test compares them.
@@ -45,20 +44,14 @@ EXAMPLES = (
 
 
 @dataclass(frozen=True)
-class Request:
+class TableRequest:
     """The options of one `kafkalog table`."""
 
     name: str
     path: str
-    format: str
-    output: str
     columns: tuple[str, ...] | None
-    limit: int | None
-    encoding: str
-    csv_safe: bool
-    report: str | None
-    quiet: bool
-    choices: dict[str, Any]  # what `Logs.read` takes by the same names
+    choices: ReadChoices
+    rows: RowOptions
 
 
 def complete_table(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -76,9 +69,9 @@ def complete_table(context: click.Context, parameter: click.Parameter, incomplet
 @click.option("--columns", callback=parse_names, metavar="A,B", help="Columns, in this order; docs/tables.md lists them.")
 @read_options
 @row_options
-def table(name: str, path: str, **options: Any) -> int:
-    require_known("table", name, TABLES)
-    own = {key: options.pop(key) for key in ("format", "output", "columns", "limit", "encoding", "csv_safe", "report", "quiet")}
+@requested(TableRequest)
+def table(request: TableRequest) -> int:
+    require_known("table", request.name, TABLES)
     from ..run.table import write_table
 
-    return write_table(Request(name, path, choices=as_lists(options), **own))
+    return write_table(request)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 import click
 
 from .help import PATH_TEXT, Command
-from .shared_options import json_option, now_option, partition_option, path_argument, quiet_option, topic_option
+from .shared_options import json_option, now_option, partition_option, path_argument, quiet_option, requested, topic_option
 
 # Written out here because the task needs NumPy, which no help text should load; a test compares them.
 STATES = ("open", "aborted", "committed")
@@ -22,6 +22,20 @@ EXAMPLES = (
     "kafkalog transactions payments-0 --state aborted --state open",
     "kafkalog transactions /var/lib/kafka/data --topic payments --json",
 )
+
+
+@dataclass(frozen=True)
+class TransactionsRequest:
+    """The options of one `kafkalog transactions`."""
+
+    path: str
+    topics: list[str] | None
+    partitions: list[int] | None
+    states: tuple[str, ...]
+    now: int | None
+    bootstrap_server: str
+    as_json: bool
+    quiet: bool
 
 
 @click.command(
@@ -50,7 +64,8 @@ EXAMPLES = (
 )
 @json_option("One JSON object with partitions and their transactions")
 @quiet_option
-def transactions(path: str, **options: Any) -> int:
+@requested(TransactionsRequest)
+def transactions(request: TransactionsRequest) -> int:
     from ..run.transactions import show_transactions
 
-    return show_transactions(path, **options)
+    return show_transactions(request)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from .help import LOCAL_PATH_TEXT, Command
-from .shared_options import LOSS_TEXT, PLACES_TEXT, config_option, path_argument, place_options, require_place, yes_option
+from .shared_options import LOSS_TEXT, PLACES_TEXT, ChangeOptions, change_options, config_option, path_argument, yes_option
 
 NOTES = f"""
 A batch that contains the offset is removed as a whole, so the log may end earlier; the plan shows where. Leader epochs, producer
@@ -26,10 +24,8 @@ EXAMPLES = (
 @click.command(cls=Command, help=f"Truncate logs to an offset.\n\n{LOCAL_PATH_TEXT}", notes=NOTES, examples=EXAMPLES)
 @path_argument
 @click.option("--to-offset", type=click.IntRange(0), required=True, metavar="N", help="The log end offset afterwards.")
-@config_option
-@yes_option
-@place_options
-def truncate(path: str, **options: Any) -> int:
-    from ..run.truncate import run_truncate
+@change_options(config_option, yes_option)
+def truncate(path: str, change: ChangeOptions, to_offset: int) -> int:
+    from ..run.changes import run_truncate
 
-    return run_truncate(path, **require_place(options))
+    return run_truncate(path, change, to_offset)

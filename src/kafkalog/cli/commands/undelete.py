@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from .help import LOCAL_PATH_TEXT, Command
-from .shared_options import as_lists, out_option, path_argument, repair_options
+from .shared_options import RepairOptions, out_option, path_argument, repair_options
 
 NOTES = """
 Finds topics in -delete folders and segments named .deleted. Without --out it only lists them. A broker keeps deleted segments for
@@ -28,7 +26,7 @@ EXAMPLES = (
 @path_argument
 @out_option("Copy them as clean partitions under this folder.")
 @repair_options
-def undelete(path: str, out: str | None, **options: Any) -> int:
+def undelete(path: str, out: str | None, repair: RepairOptions) -> int:
     from ..run.undelete import run_undelete
 
-    return run_undelete(path, out, **as_lists(options))
+    return run_undelete(path, out, repair)

@@ -1,18 +1,23 @@
-"""Values of options taken apart, with errors that say what is wrong and what would be right."""
+"""Values of options and arguments: parsed, with errors that say what to write instead, and completed by the shell."""
 
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 import click
+from click.shell_completion import CompletionItem
 
 from kafkalog.errors import UsageError
+from kafkalog.format.names import parse_folder_name
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)
 NAMES_LISTED = 30
+PLACES = ("path", "paths", "sources")  # arguments at which there are topics
 
 
 def parse_time(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
@@ -84,3 +89,25 @@ def require_known(kind: str, name: str, known: Iterable[str]) -> None:
     guess = f" Did you mean {' or '.join(near)}?" if near else ""
     rest = f" and {len(names) - NAMES_LISTED} more" if len(names) > NAMES_LISTED else ""
     raise UsageError(f"unknown {kind} {name!r}.{guess} There are: {', '.join(names[:NAMES_LISTED])}{rest}")
+
+
+def complete_path(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Files and folders, which the shell itself completes."""
+    return [CompletionItem(incomplete, type="file")]
+
+
+def complete_topic(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """The topics at the path that was given; object stores are not listed while the user waits."""
+    places = list(context.args)  # arguments that click has not parsed yet, because the option has no value yet
+    for name in PLACES:
+        given = context.params.get(name) or ()
+        places += (given,) if isinstance(given, str) else given
+    topics = {topic for place in places for topic in _topics_at(place)}
+    return sorted(topic for topic in topics if topic.startswith(incomplete))
+
+
+def _topics_at(place: str) -> set[str]:
+    found = [os.path.basename(os.path.abspath(place))]
+    with suppress(OSError):
+        found += os.listdir(place)
+    return {parsed.topic for name in found if (parsed := parse_folder_name(name)) is not None}

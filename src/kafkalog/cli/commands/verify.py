@@ -6,9 +6,18 @@ from dataclasses import dataclass
 
 import click
 
-from ..completion import complete_path
 from .help import PATH_TEXT, Command
-from .shared_options import format_options, output_option, partition_option, path_argument, threads_option, topic_option
+from .shared_options import (
+    choice_option,
+    format_options,
+    output_option,
+    partition_option,
+    path_argument,
+    requested,
+    threads_option,
+    topic_option,
+)
+from .values import complete_path
 
 SEVERITIES = ("error", "warning", "info")
 
@@ -33,7 +42,7 @@ EXAMPLES = (
 
 
 @dataclass(frozen=True)
-class Request:
+class VerifyRequest:
     """The options of one `kafkalog verify`."""
 
     path: str
@@ -66,31 +75,16 @@ class Request:
     shell_complete=complete_path,
     help="Also write a JUnit report with one test case per partition.",
 )
-@click.option(
-    "--fail-on",
-    type=click.Choice(SEVERITIES),
-    default="warning",
-    show_default=True,
-    help="Findings of this severity or worse make the exit code 1 and a JUnit test fail.",
+@choice_option(
+    "--fail-on", SEVERITIES, "Findings of this severity or worse make the exit code 1 and a JUnit test fail.", default="warning"
 )
 @click.option(
     "--all", "show_all", is_flag=True, help="Text: show every finding, not only the first five of a kind in a partition."
 )
 @threads_option
 @click.option("--quiet", "-q", is_flag=True, help="No progress on standard error, and no text if nothing is wrong.")
-def verify(
-    path: str,
-    topics: tuple[str, ...],
-    partitions: tuple[int, ...],
-    format: str,
-    output: str,
-    junit: str | None,
-    fail_on: str,
-    show_all: bool,
-    threads: int | None,
-    quiet: bool,
-) -> int:
+@requested(VerifyRequest)
+def verify(request: VerifyRequest) -> int:
     from ..run.verify import verify_logs
 
-    chosen = list(topics) or None, list(partitions) or None
-    return verify_logs(Request(path, *chosen, format, output, junit, fail_on, show_all, threads, quiet))
+    return verify_logs(request)

@@ -6,8 +6,10 @@ surrogates) is shown as its escape: `\\x1b`, `\\u202e`, `\\udcff`. Real backslas
 
 from __future__ import annotations
 
+import json
 import re
 from json.encoder import encode_basestring
+from typing import Any
 
 # Nearly every value is printable ASCII; what is not goes through the slow path, character by character.
 _NOT_ASCII_PRINTABLE = re.compile(r"[^ -~]")
@@ -31,6 +33,11 @@ def json_string(text: str) -> str:
 def json_safe(text: str) -> str:
     """JSON text without line breaks, with everything that is not printable escaped; that can stand only in strings."""
     return text if text.isprintable() else _NOT_ASCII_PRINTABLE.sub(_json_escaped, text)
+
+
+def json_page(content: Any) -> str:
+    """`content` as indented JSON that is safe for a terminal."""
+    return "\n".join(map(json_safe, json.dumps(content, indent=2, ensure_ascii=False).split("\n")))
 
 
 def _escaped(match: re.Match[str]) -> str:

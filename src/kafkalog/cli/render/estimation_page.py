@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from kafkalog.tasks.estimate import Estimation, Sum, TurningPoint
 
 from .escape import printable
-from .grid import grid
-from .style import BOLD, Style
+from .layout import BOLD, Style, grid
 
 
 def estimation_page(found: Estimation, style: Style) -> Iterator[str]:

@@ -11,8 +11,7 @@ from kafkalog.tasks.listing import Listing, PartitionListing, TopicListing
 from kafkalog.tasks.partition_summary import FormatShare
 
 from .escape import printable
-from .grid import grid, least_width
-from .style import BOLD, RED, Style
+from .layout import BOLD, RED, Style, grid, least_width
 
 UNKNOWN = "-"
 # Columns that a narrow terminal can do without, the most useful first; leftovers and problems are listed below the rows anyway.

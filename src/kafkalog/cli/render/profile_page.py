@@ -11,9 +11,7 @@ from kafkalog.tasks.profile.result import Compaction, Count, Distribution, Estim
 
 from .cells import EMPTY_TEXT, TEXT_ENCODINGS
 from .escape import printable
-from .grid import grid, least_width
-from .style import BOLD, Style
-from .text import ELLIPSIS
+from .layout import BOLD, ELLIPSIS, Style, grid, least_width
 
 EIGHTHS = " ▏▎▍▌▋▊▉"
 NARROW_BAR, WIDE_BAR = 12, 24

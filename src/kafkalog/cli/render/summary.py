@@ -9,7 +9,7 @@ from typing import Any
 from kafkalog.errors import SegmentError
 from kafkalog.log.report import Dropped, ReadReport
 
-from ..failure import CLEAN, DAMAGE, INPUT_OUTPUT, LIMIT
+from ..failure import CLEAN, DAMAGE, INPUT_OUTPUT, LIMIT, warn
 from .escape import printable
 from .target import open_target
 
@@ -24,6 +24,14 @@ def report_exit_code(report: ReadReport) -> int:
     if any(dropped.reason not in LIMIT_REASONS for dropped in report.dropped):
         return DAMAGE
     return LIMIT if report.dropped else CLEAN
+
+
+def finish_read(report: ReadReport, *, quiet: bool) -> int:
+    """Say what was left out, unless `quiet`; the exit code."""
+    line = summarise(report)
+    if line and not quiet:
+        warn(line)
+    return report_exit_code(report)
 
 
 def summarise(report: ReadReport) -> str:

@@ -9,21 +9,17 @@ from __future__ import annotations
 import os
 
 import pyarrow as pa
-from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 
 from .cells import Cells, is_flexible, text_cells
 from .escape import printable
+from .layout import GAP, NARROWEST_TEXT, shorten, width_of
 from .target import Sink
 
 ROWS_PER_LAYOUT = 1000
-GAP = "  "
 # In a pipe a longer value pushes the rest of its row to the right instead of padding every other row.
 WIDEST_PADDING = 200
-# A column of text on a terminal is not made narrower than this.
-NARROWEST_TEXT = 12
 NARROWEST_FILE = 28
-ELLIPSIS = "…"
 
 
 class TextWriter:
@@ -112,15 +108,3 @@ class TextWriter:
         if self.numeric[at]:
             return padding + cell
         return cell if last else cell + padding
-
-
-def width_of(text: str) -> int:
-    """The columns that `text` takes on a terminal."""
-    return len(text) if text.isascii() else cell_len(text)
-
-
-def shorten(text: str, width: int, *, keep_end: bool = False) -> str:
-    """`text` cut to `width` columns, with an ellipsis where something is missing."""
-    if keep_end:
-        return ELLIPSIS + text[len(text) - width + 1 :]
-    return set_cell_size(text, width - 1).rstrip(" ") + ELLIPSIS

@@ -9,8 +9,7 @@ from kafkalog.log.transactions import Transaction
 from kafkalog.tasks.transactions import MAX_TRANSACTION_MS, STATES, PartitionTransactions, abort_command, age_ms
 
 from .escape import printable
-from .grid import grid
-from .style import BOLD, RED, Style
+from .layout import BOLD, RED, Style, grid
 
 PARTITION_HEADS = ("partition", *STATES, "start", "LSO", "end", "behind", "held back by")
 TRANSACTION_HEADS = ("partition", "state", "producer", "epoch", "first", "last", "marker", "records", "size", "age", "hanging")
@@ -21,7 +20,7 @@ class TransactionPage:
 
     def __init__(
         self,
-        found: list[PartitionTransactions],
+        found: Sequence[PartitionTransactions],
         names: dict[int, str],
         now_ms: int,
         states: Sequence[str],

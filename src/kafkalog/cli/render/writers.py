@@ -9,6 +9,8 @@ import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet
 
+from kafkalog.errors import UsageError
+
 from .cells import csv_cells, json_cells, quote_csv
 from .escape import json_string
 from .target import Sink
@@ -46,6 +48,12 @@ def open_writer(name: str, sink: Sink, schema: pa.Schema, encoding: str, *, csv_
     if name == "csv":
         return CsvWriter(sink, schema, encoding, safe=csv_safe)
     return ArrowWriter(sink, schema) if name == "arrow" else ParquetWriter(sink, schema)
+
+
+def refuse_terminal(name: str, sink: Sink) -> None:
+    """UsageError if a binary format would be written to a terminal."""
+    if name in BINARY_FORMATS and sink.isatty():
+        raise UsageError(f"{name} is binary and not for a terminal: give --output FILE, or pipe it into a program")
 
 
 def slices(batch: pa.RecordBatch, rows: int) -> Iterable[pa.RecordBatch]:

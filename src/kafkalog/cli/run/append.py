@@ -3,76 +3,56 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
 
 import click
 
 from kafkalog.kernels._jit import announce_compilation
-from kafkalog.log.report import ReadReport
 from kafkalog.storage.fs import LocalFs
 from kafkalog.tasks.append import AppendOptions, AppendResult, Form, Target, append_records, source_file
 
+from ..commands.append import AppendRequest
 from ..failure import CLEAN
 from ..render.escape import printable
 from ..render.progress import ReadProgress
 
+NO_PRODUCER = -1
 
-def run_append(
-    sources: list[str],
-    *,
-    to: str,
-    topic: str | None,
-    source_format: str | None,
-    encoding: str,
-    config: Mapping[str, str],
-    now: int | None,
-    as_json: bool,
-    quiet: bool,
-    **options: Any,
-) -> int:
-    found = [source_file(path, source_format, encoding) for path in sources]
-    target = Target.of(to, topic)
+
+def run_append(request: AppendRequest) -> int:
+    """Append the records; the exit code."""
+    sources = [source_file(path, request.source_format, request.encoding) for path in request.sources]
+    target = Target.of(request.to, request.topic)
     announce_compilation()
-    counted = ReadReport()
-    with ReadProgress(counted, sum(source.size for source in found), wanted=not quiet) as bar:
-
-        def progress(size: int) -> None:
-            counted.kept_bytes += size
-            bar.update()
-
-        def on_written() -> None:
-            bar.say("making it durable")
-
-        result = append_records(found, target, _options(config, now, options), LocalFs(), progress, on_written)
-    click.echo(json.dumps(asdict(result)) if as_json else "\n".join(map(printable, _describe(result))))
+    with ReadProgress(sum(source.size for source in sources), wanted=not request.quiet) as bar:
+        result = append_records(sources, target, _options(request), LocalFs(), bar.advance, lambda: bar.say("making it durable"))
+    click.echo(json.dumps(asdict(result)) if request.as_json else "\n".join(map(printable, _describe(result))))
     return CLEAN
 
 
-def _options(config: Mapping[str, str], now: int | None, options: dict[str, Any]) -> AppendOptions:
-    is_producer = options["idempotent"] or options["transactional"] or options["producer_id"] is not None
+def _options(request: AppendRequest) -> AppendOptions:
+    is_producer = request.idempotent or request.transactional or request.producer_id is not None
     form = Form(
-        int(options["magic"]),
-        options["codec"],
-        options["level"],
-        options["batch_bytes"],
-        -1 if options["producer_id"] is None else options["producer_id"],
-        options["producer_epoch"] if is_producer else -1,
-        options["end"] if options["transactional"] else None,
-        options["leader_epoch"],
+        int(request.magic),
+        request.codec,
+        request.level,
+        request.batch_bytes,
+        NO_PRODUCER if request.producer_id is None else request.producer_id,
+        request.producer_epoch if is_producer else NO_PRODUCER,
+        request.end if request.transactional else None,
+        request.leader_epoch,
     )
     return AppendOptions(
-        now,
+        request.now,
         form,
-        partitions=options["partitions"],
-        own_partitions=options["partitioner"] == "record",
-        keep_timestamps=options["timestamps"] == "record",
-        idempotent=options["idempotent"],
-        config=config,
-        dry_run=options["dry_run"],
-        again=options["again"],
-        only_new=options["only_new"],
+        partitions=request.partitions,
+        own_partitions=request.partitioner == "record",
+        keep_timestamps=request.timestamps == "record",
+        idempotent=request.idempotent,
+        config=request.config,
+        dry_run=request.dry_run,
+        again=request.again,
+        only_new=request.only_new,
     )
 
 

@@ -6,7 +6,6 @@ import os
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -17,7 +16,8 @@ from kafkalog.tables.schemas import find_table
 from kafkalog.tasks.cat import Cat, Match, make_payload_decoder
 from kafkalog.tasks.cat.decoding import PayloadDecoder
 
-from ..commands.cat import Request
+from ..commands.cat import CatRequest
+from ..commands.shared_options import ReadChoices
 from ..failure import warn
 from ..render import record_lines
 from ..render.cells import TEXT_ENCODINGS
@@ -31,19 +31,10 @@ COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", 
 TEXT_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value")
 
 
-def write_records(request: Request) -> int:
+def write_records(request: CatRequest) -> int:
     """Write the records that were asked for; the exit code."""
     _check(request)
-    output = Output(
-        request.format,
-        request.output,
-        request.limit,
-        request.report,
-        request.quiet,
-        request.choices["on_damage"],
-        request.csv_safe,
-        has_columns=False,
-    )
+    output = Output(request.rows, request.choices["on_damage"], has_columns=False)
     output.check()
     match = Match(request.key, request.grep, request.pattern)
     decoder = _decoder(request)
@@ -61,40 +52,40 @@ def write_records(request: Request) -> int:
     size = sum(found.size for found in partitions) if request.tail is None else 0
     with closing(cat.batches()) as batches:
         code = write_batches(output, batches, lambda sink: _open_writer(request, sink), cat.report, size, follow=request.follow)
-    if cat.undecoded and not request.quiet:
+    if cat.undecoded and not request.rows.quiet:
         warn(f"{cat.undecoded} records are not {request.decode}: shown as they are")
     return code
 
 
-def _check(request: Request) -> None:
-    if request.decode is not None and request.format in BINARY_FORMATS:
+def _check(request: CatRequest) -> None:
+    if request.decode is not None and request.rows.format in BINARY_FORMATS:
         raise UsageError(
-            f"--decode produces text, and --format {request.format} has keys and values as bytes: use json, csv or text"
+            f"--decode produces text, and --format {request.rows.format} has keys and values as bytes: use json, csv or text"
         )
-    if request.follow and request.format == "parquet":
+    if request.follow and request.rows.format == "parquet":
         raise UsageError("--follow never ends, and a Parquet file is readable only when it is finished: use --format arrow")
-    if request.follow and request.output != STDOUT:
+    if request.follow and request.rows.output != STDOUT:
         raise UsageError("--follow never ends, and --output FILE appears only at the end: redirect standard output instead")
 
 
-def _columns(request: Request) -> tuple[str, ...]:
+def _columns(request: CatRequest) -> tuple[str, ...]:
     """The columns to read."""
-    if request.format == "json":
+    if request.rows.format == "json":
         return record_lines.COLUMNS
-    if request.format in BINARY_FORMATS:
+    if request.rows.format in BINARY_FORMATS:
         return COLUMNS
-    shown = TEXT_COLUMNS if request.format == "text" else COLUMNS[:-1]
+    shown = TEXT_COLUMNS if request.rows.format == "text" else COLUMNS[:-1]
     return (*shown, "headers") if request.headers else shown
 
 
-def _choices(request: Request) -> dict[str, Any]:
+def _choices(request: CatRequest) -> ReadChoices:
     """What to read. To write JSON takes more than to read it, so that half of the cores are left to it."""
-    if request.format != "json" or request.choices["threads"] is not None:
+    if request.rows.format != "json" or request.choices["threads"] is not None:
         return request.choices
     return {**request.choices, "threads": max(1, min(len(os.sched_getaffinity(0)), DEFAULT_THREADS) // 2)}
 
 
-def _decoder(request: Request) -> PayloadDecoder | None:
+def _decoder(request: CatRequest) -> PayloadDecoder | None:
     if request.decode is None:
         if request.schema is not None or request.registry_prefix:
             raise UsageError("--schema and --registry-prefix need --decode avro")
@@ -113,23 +104,23 @@ def _schema_text(file: str | None) -> str | None:
         raise StorageError(f"{file}: cannot read: {error.strerror}", file=file) from error
 
 
-def _open_writer(request: Request, sink: Sink) -> Writer:
-    if request.format == "json":
-        return record_lines.RecordLineWriter(sink, request.encoding)
+def _open_writer(request: CatRequest, sink: Sink) -> Writer:
+    if request.rows.format == "json":
+        return record_lines.RecordLineWriter(sink, request.rows.encoding)
     schema = find_table("records").schema(_columns(request))
     if request.decode is None:
-        return open_writer(request.format, sink, schema, request.encoding, csv_safe=request.csv_safe)
+        return open_writer(request.rows.format, sink, schema, request.rows.encoding, csv_safe=request.rows.csv_safe)
     return _DecodedWriter(request, sink, schema)
 
 
 class _DecodedWriter:
     """Text or CSV with the JSON of a decoder in the place of keys and values."""
 
-    def __init__(self, request: Request, sink: Sink, schema: pa.Schema) -> None:
-        self.encode = TEXT_ENCODINGS[request.encoding]
+    def __init__(self, request: CatRequest, sink: Sink, schema: pa.Schema) -> None:
+        self.encode = TEXT_ENCODINGS[request.rows.encoding]
         fields = [pa.field(field.name, pa.string()) if field.name in ("key", "value") else field for field in schema]
         self.schema = pa.schema(fields)
-        self.writer = open_writer(request.format, sink, self.schema, request.encoding, csv_safe=request.csv_safe)
+        self.writer = open_writer(request.rows.format, sink, self.schema, request.rows.encoding, csv_safe=request.rows.csv_safe)
 
     @property
     def left_out(self) -> Sequence[str]:

@@ -1,4 +1,6 @@
-"""What the commands that change logs share: report the plan, carry it out, report the result, ask before records are deleted."""
+"""The work of `compact`, `recover`, `retain` and `truncate`, and what they share with `convert`: report the plan, ask before
+records are deleted, carry it out, report the result.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +16,39 @@ import click
 from kafkalog.errors import UsageError
 from kafkalog.format.quantities import plural
 from kafkalog.kernels._jit import announce_compilation
-from kafkalog.log.report import ReadReport
+from kafkalog.tasks.compact import compact_partitions
 from kafkalog.tasks.convert import ConvertResult
 from kafkalog.tasks.maintenance import ChangeRequest, LogState, MaintenanceResult
 from kafkalog.tasks.partitions import chosen_partitions
+from kafkalog.tasks.recover import recover_partitions
+from kafkalog.tasks.retain import retain_partitions
+from kafkalog.tasks.truncate import truncate_partitions
 
+from ..commands.shared_options import ChangeOptions
 from ..failure import CLEAN, DAMAGE, USAGE, Failures
 from ..render.escape import printable
 from ..render.progress import ReadProgress
 
 Result = TypeVar("Result", ConvertResult, MaintenanceResult)
-REQUEST = ("out", "in_place", "dry_run", "topics", "partitions")
 RANGES_NAMED = 3
+
+
+def run_compact(path: str, change: ChangeOptions, *, whole: bool, roll: bool, map_bytes: int) -> int:
+    return Change(path, change).run(
+        lambda request: compact_partitions(path, request, change.config, whole=whole, roll=roll, map_bytes=map_bytes)
+    )
+
+
+def run_recover(path: str, change: ChangeOptions, *, whole: bool) -> int:
+    return Change(path, change).run(lambda request: recover_partitions(path, request, change.config, whole=whole))
+
+
+def run_retain(path: str, change: ChangeOptions, start_offset: int | None) -> int:
+    return Change(path, change).run(lambda request: retain_partitions(path, request, change.config, start_offset=start_offset))
+
+
+def run_truncate(path: str, change: ChangeOptions, to_offset: int) -> int:
+    return Change(path, change).run(lambda request: truncate_partitions(path, to_offset, request, change.config))
 
 
 class Change:
@@ -34,36 +57,38 @@ class Change:
     def __init__(
         self,
         path: str,
-        options: dict[str, Any],
+        options: ChangeOptions,
         plan: Callable[[Any], list[str]] | None = None,
         result: Callable[[Any], list[str]] | None = None,
     ) -> None:
         self.options = options
         self.plan: Callable[[Any], list[str]] = plan or _describe_plan
         self.result: Callable[[Any], list[str]] = result or _describe_change
-        self.counted = ReadReport()
         self.code = CLEAN
-        found = chosen_partitions(path, options["topics"], options["partitions"])
-        self.bar = ReadProgress(self.counted, sum(partition.size for partition in found), wanted=not options["quiet"])
-        self.failures = Failures(as_json=options["as_json"], before_report=self.bar.hide)
+        found = chosen_partitions(path, options.topics, options.partitions)
+        self.bar = ReadProgress(sum(partition.size for partition in found), wanted=not options.quiet)
+        self.failures = Failures(as_json=options.as_json, before_report=self.bar.hide)
 
     def run(self, work: Callable[[ChangeRequest], Iterable[Result]]) -> int:
         """Do the work; the exit code."""
         announce_compilation()
-        chosen = {name: self.options[name] for name in REQUEST}
         request = ChangeRequest(
-            **chosen,
-            now_ms=self.options.get("now"),
-            progress=self._progress,
+            out=self.options.out,
+            in_place=self.options.in_place,
+            dry_run=self.options.dry_run,
+            now_ms=self.options.now,
+            topics=self.options.topics,
+            partitions=self.options.partitions,
+            progress=self.bar.advance,
             on_plan=self._show_plan,
             may_lose=self._may_lose,
             on_failure=self.failures.add,
         )
         with self.bar:
             for result in work(request):
-                if self.options["as_json"]:
+                if self.options.as_json:
                     click.echo(json.dumps(_as_dict(result)))
-                elif not self.options["dry_run"]:
+                elif not self.options.dry_run:
                     self._say(self.result(result))
                 self._note(DAMAGE if isinstance(result, MaintenanceResult) and _was_cut(result) else CLEAN)
         self._note(self.failures.finish())
@@ -76,18 +101,14 @@ class Change:
         self.bar.hide()
         click.echo("\n".join(map(printable, lines)))  # line by line: a folder's name may hold a line break
 
-    def _progress(self, size: int) -> None:
-        self.counted.kept_bytes += size
-        self.bar.update()
-
     def _show_plan(self, result: Any) -> None:
-        if not self.options["as_json"]:
+        if not self.options.as_json:
             self._say(self.plan(result))
 
     def _may_lose(self, result: MaintenanceResult) -> bool:
         """Whether records may go. Where nobody can be asked, what was asked for may. What goes beyond that may not: intact
         batches after damage, records without a key."""
-        if self.options.get("yes"):
+        if self.options.yes:
             return True
         if sys.stdin is not None and sys.stdin.isatty() and sys.stderr is not None and sys.stderr.isatty():
             self.bar.hide()

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kafkalog import codecs
 from kafkalog.segment.recode import Recoding
 from kafkalog.tasks.convert import ConvertResult, convert_partitions
 
+from ..commands.convert import ConvertRequest
 from .changes import Change, name_of
 
 
-def run_convert(
-    path: str, codec: str | None, level: int | None, batch_bytes: int | None, index_interval_bytes: int | None, **options: Any
-) -> int:
+def run_convert(request: ConvertRequest) -> int:
     """Re-encode the logs; the exit code."""
-    recoding = Recoding(None if codec is None else codecs.codec_id(codec), level, batch_bytes)
-    change = Change(path, options, _describe_conversion, _describe_converted)
-    return change.run(lambda request: convert_partitions(path, request, recoding, index_interval_bytes=index_interval_bytes))
+    codec = None if request.codec is None else codecs.codec_id(request.codec)
+    recoding = Recoding(codec, request.level, request.batch_bytes)
+    interval = request.index_interval_bytes
+    change = Change(request.path, request.change, _describe_conversion, _describe_converted)
+    return change.run(lambda changes: convert_partitions(request.path, changes, recoding, index_interval_bytes=interval))
 
 
 def _describe_conversion(result: ConvertResult) -> list[str]:

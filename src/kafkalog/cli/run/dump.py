@@ -1,40 +1,35 @@
-"""Carry out `kafkalog dump`: options to the task, its text to standard output."""
+"""The work of `kafkalog dump`: options to the task, its text to standard output."""
 
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 from kafkalog.errors import KafkaLogError
 from kafkalog.tasks.dump import Dump, DumpOptions
 from kafkalog.tasks.dump.contents import DECODERS, STRING_DECODER, class_contents
 from kafkalog.tasks.dump.options import MAX_BYTES, Contents
 
+from ..commands.dump import DumpRequest
 from ..failure import CLEAN, report_failure
 from ..render.escape import printable_lines
 from ..render.target import STDOUT, Sink, open_target
 
-SAME_NAMES = (
-    "deep_iteration",
-    "skip_record_metadata",
-    "verify_index_only",
-    "index_sanity_check",
-    "max_message_size",
-    "style",
-)
 
-
-def write_dump(choices: dict[str, Any]) -> int:
+def write_dump(request: DumpRequest) -> int:
     """Write the dump that the command line asks for; the exit code."""
-    contents, asked = _contents(choices)
-    max_bytes = MAX_BYTES if choices["max_bytes"] is None else min(choices["max_bytes"], MAX_BYTES)
+    contents, is_decoded = _contents(request)
     options = DumpOptions(
-        print_data_log=choices["print_data_log"] or asked,
-        max_bytes=max_bytes,
+        print_data_log=request.print_data_log or is_decoded,
+        deep_iteration=request.deep_iteration,
+        skip_record_metadata=request.skip_record_metadata,
+        verify_index_only=request.verify_index_only,
+        index_sanity_check=request.index_sanity_check,
+        max_message_size=request.max_message_size,
+        max_bytes=MAX_BYTES if request.max_bytes is None else min(request.max_bytes, MAX_BYTES),
         contents=contents,
-        **{name: choices[name] for name in SAME_NAMES},
+        style=request.style,
     )
-    dump = Dump(choices["files"], options)
+    dump = Dump(request.files, options)
     try:
         with open_target(STDOUT) as sink:
             _write(dump, sink)
@@ -45,12 +40,11 @@ def write_dump(choices: dict[str, Any]) -> int:
     return CLEAN
 
 
-def _contents(choices: dict[str, Any]) -> tuple[Contents | None, bool]:
+def _contents(request: DumpRequest) -> tuple[Contents | None, bool]:
     """(decoder of keys and values, None for plain text; whether one was asked for)."""
-    for name, decoder in DECODERS.items():
-        if choices[name.replace("-", "_")]:
-            return decoder, True
-    classes = choices["key_decoder_class"], choices["value_decoder_class"]
+    if request.decoder is not None:
+        return DECODERS[request.decoder], True
+    classes = request.key_decoder_class, request.value_decoder_class
     if set(classes) <= {None, STRING_DECODER}:
         return None, any(classes)
     key_class, value_class = (name or STRING_DECODER for name in classes)

@@ -8,8 +8,8 @@ import kafkalog
 
 from ..failure import CLEAN, DAMAGE, warn
 from ..render.escape import printable
-from ..render.fields import ExplanationPage
-from ..render.style import style_of
+from ..render.explanation_page import ExplanationPage
+from ..render.layout import style_of
 from ..render.target import STDOUT, open_target
 
 

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 
-from kafkalog.log.report import ReadReport
 from kafkalog.tasks.listing import Listing, LogDirectory
 
 from ..commands.values import require_known
 from ..failure import CLEAN, DAMAGE, INPUT_OUTPUT, warn
+from ..render.layout import style_of
 from ..render.listing_page import ListingPage
 from ..render.progress import ReadProgress
-from ..render.style import style_of
 from ..render.target import STDOUT, Sink, open_target
 
 
-def show_listing(path: str, by: str, topics: Sequence[str], *, deep: bool, formats: bool, as_json: bool, quiet: bool) -> int:
+def show_listing(path: str, by: str, topics: list[str] | None, *, deep: bool, formats: bool, as_json: bool, quiet: bool) -> int:
     """Write what is at the path; the exit code."""
     # What is in which format stands in the headers; only the ratio needs all bytes.
     listing = _look(path, topics, deep=deep or formats, ratio=deep or not formats, quiet=quiet)
@@ -33,18 +31,16 @@ def show_listing(path: str, by: str, topics: Sequence[str], *, deep: bool, forma
     return DAMAGE if any(found.problems for found in listing.partitions) else CLEAN
 
 
-def _look(path: str, topics: Sequence[str], *, deep: bool, ratio: bool, quiet: bool) -> Listing:
+def _look(path: str, topics: list[str] | None, *, deep: bool, ratio: bool, quiet: bool) -> Listing:
     directory = LogDirectory(path)
-    for topic in topics:
+    for topic in topics or ():
         require_known("topic", topic, sorted({found.topic for found in directory.partitions}))
     if topics:
         directory.only(topics)
-    report = ReadReport()
     listings = []
     wanted = deep and not quiet and not Sink(1, STDOUT).isatty()
-    with ReadProgress(report, sum(found.size for found in directory.partitions), wanted=wanted) as progress:
+    with ReadProgress(sum(found.size for found in directory.partitions), wanted=wanted) as progress:
         for listing in directory.listings(deep=deep, ratio=ratio):
             listings.append(listing)
-            report.kept_bytes += listing.size
-            progress.update()
+            progress.advance(listing.size)
     return Listing(directory.path, tuple(listings), *directory.other_names())

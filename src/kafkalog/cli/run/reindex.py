@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable
 from dataclasses import asdict
+from typing import Any
 
 from kafkalog.errors import Limits
 from kafkalog.log.rebuild import RebuildOptions
@@ -12,33 +13,27 @@ from kafkalog.tasks.output import Progress
 from kafkalog.tasks.partitions import OnFailure, chosen_partitions
 from kafkalog.tasks.reindex import ReindexOptions, ReindexResult, reindex_partitions
 
+from ..commands.shared_options import RepairOptions
 from .repairs import run_repair
 
 NAMES_SHOWN = 12
 
 
-def run_reindex(
-    path: str,
-    *,
-    out: str | None,
-    discard: bool,
-    now: int | None,
-    topics: list[str] | None,
-    partitions: list[int] | None,
-    dry_run: bool,
-    index_interval_bytes: int | None,
-    as_json: bool,
-    quiet: bool,
-) -> int:
-    options = ReindexOptions(out, dry_run, discard, index_interval_bytes, RebuildOptions(now_ms=now), Limits())
+def run_reindex(path: str, out: str | None, repair: RepairOptions, *, discard: bool, now_ms: int | None) -> int:
+    """Rebuild the files; the exit code."""
+    rebuild = RebuildOptions(now_ms=now_ms)
+    options = ReindexOptions(out, repair.dry_run, discard, repair.index_interval_bytes, rebuild, Limits())
+    topics, partitions = repair.topics, repair.partitions
     total = sum(found.size for found in chosen_partitions(path, topics, partitions))
 
     def work(progress: Progress, on_failure: OnFailure) -> Iterable[ReindexResult]:
         return reindex_partitions(path, options, topics=topics, partitions=partitions, progress=progress, on_failure=on_failure)
 
-    return run_repair(
-        work, total, quiet, as_json, _describe_reindex, lambda result: {**asdict(result), "report": result.report.as_dict()}
-    )
+    return run_repair(work, total, repair, _describe_reindex, _as_dict)
+
+
+def _as_dict(result: ReindexResult) -> dict[str, Any]:
+    return {**asdict(result), "report": result.report.as_dict()}
 
 
 def _describe_reindex(result: ReindexResult) -> list[str]:

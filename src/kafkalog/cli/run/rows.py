@@ -10,40 +10,36 @@ import pyarrow as pa
 from kafkalog.errors import SegmentError, StorageError, UsageError
 from kafkalog.log.report import ReadReport
 
+from ..commands.shared_options import RowOptions
 from ..failure import exit_code, report_failure, warn
 from ..render.escape import printable
 from ..render.progress import ReadProgress
 from ..render.summary import report_exit_code, summarise, write_report
 from ..render.target import STDOUT, Sink, open_target, refuse_kafka_file
-from ..render.writers import BINARY_FORMATS, Writer
+from ..render.writers import Writer, refuse_terminal
 
 
 @dataclass(frozen=True)
 class Output:
-    """Where rows go and how."""
+    """Where rows go and how; `on_damage` is that of the read."""
 
-    format: str
-    target: str
-    limit: int | None
-    report: str | None
-    quiet: bool
+    rows: RowOptions
     on_damage: str
-    csv_safe: bool = False
     has_columns: bool = True  # whether the command has an option to choose them
     skips_io_errors: bool = True  # whether that option has a meaning for what is read
 
     def check(self) -> None:
         """UsageError for a target that reading must not write to, and for what has no meaning for the format."""
-        if self.csv_safe and self.format != "csv":
-            raise UsageError(f"--csv-safe has no meaning for --format {self.format}; it works on csv")
-        refuse_kafka_file("--output", self.target)
-        if self.report is not None:
-            refuse_kafka_file("--report", self.report)
+        if self.rows.csv_safe and self.rows.format != "csv":
+            raise UsageError(f"--csv-safe has no meaning for --format {self.rows.format}; it works on csv")
+        refuse_kafka_file("--output", self.rows.output)
+        if self.rows.report is not None:
+            refuse_kafka_file("--report", self.rows.report)
 
     @property
     def shows_progress(self) -> bool:
         """Rows and a bar on the same terminal would overwrite each other."""
-        return not self.quiet and (self.target != STDOUT or not Sink(1, STDOUT).isatty())
+        return not self.rows.quiet and (self.rows.output != STDOUT or not Sink(1, STDOUT).isatty())
 
 
 class _ReadFailed(Exception):
@@ -69,19 +65,19 @@ def write_batches(
     """
     ended: SegmentError | StorageError | None = None
     try:
-        with ReadProgress(report, size, wanted=output.shows_progress and not follow) as progress:
+        with ReadProgress(size, wanted=output.shows_progress and not follow, report=report) as progress:
             _write_rows(output, batches, open_writer, progress, follow)
     except _ReadFailed as failed:
         ended = failed.cause
     code = report_exit_code(report) if ended is None else exit_code(ended)
     if ended is not None:
         report_failure(ended, on_damage=output.on_damage, skips_io_errors=output.skips_io_errors)
-        if output.target != STDOUT:
-            warn(f"{printable(output.target)} was not written")
-    if output.report is not None:
-        write_report(output.report, report, ended, code)
+        if output.rows.output != STDOUT:
+            warn(f"{printable(output.rows.output)} was not written")
+    if output.rows.report is not None:
+        write_report(output.rows.report, report, ended, code)
     line = summarise(report)
-    if line and not output.quiet:
+    if line and not output.rows.quiet:
         warn(line)
     return code
 
@@ -93,18 +89,17 @@ def _write_rows(
     progress: ReadProgress,
     follow: bool,
 ) -> None:
-    with open_target(output.target) as sink:
-        if output.format in BINARY_FORMATS and sink.isatty():
-            raise UsageError(f"{output.format} is binary and not for a terminal: give --output FILE, or pipe it into a program")
+    with open_target(output.rows.output) as sink:
+        refuse_terminal(output.rows.format, sink)
         writer = open_writer(sink)
         try:
-            for batch in limited(_read(batches), output.limit):
+            for batch in limited(_read(batches), output.rows.limit):
                 writer.write(batch)
                 if follow:
                     writer.flush()
                 progress.update()
         except _ReadFailed:
-            if output.target == STDOUT:
+            if output.rows.output == STDOUT:
                 writer.finish()
             raise
         writer.finish()
@@ -137,6 +132,6 @@ def limited(batches: Iterator[pa.RecordBatch], limit: int | None) -> Iterator[pa
 
 def _report_left_out(output: Output, writer: Writer) -> None:
     left_out = getattr(writer, "left_out", ())  # text alone has to fit
-    if left_out and not output.quiet:
+    if left_out and not output.rows.quiet:
         choose = "choose with --columns, or" if output.has_columns else "widen it, or"
         warn(f"no room on this terminal for {', '.join(left_out)}; {choose} see everything with --format json")

@@ -1,37 +1,40 @@
-"""The work of `kafkalog salvage`."""
+"""The work of `kafkalog salvage`, and its result as text and JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import Any
 
 from kafkalog.log.replicas import MergeOptions
-from kafkalog.tasks.journal import SalvageResult
+from kafkalog.tasks.journal import SalvageResult, describe
 from kafkalog.tasks.output import Progress
 from kafkalog.tasks.partitions import OnFailure, chosen_from
 from kafkalog.tasks.salvage import SalvageOptions, salvage_partitions
 
-from .repairs import describe_salvage, run_repair, salvage_as_dict
+from ..commands.shared_options import RepairOptions
+from .repairs import run_repair
 
 
-def run_salvage(
-    paths: list[str],
-    *,
-    out: str,
-    topics: list[str] | None,
-    partitions: list[int] | None,
-    dry_run: bool,
-    fill_gaps: bool,
-    unverified: bool,
-    index_interval_bytes: int | None,
-    as_json: bool,
-    quiet: bool,
-) -> int:
-    options = SalvageOptions(dry_run, index_interval_bytes, MergeOptions(fill_gaps, unverified))
-    total = sum(found.size for found in chosen_from(paths, topics, partitions))
+def run_salvage(paths: Sequence[str], out: str, repair: RepairOptions, *, fill_gaps: bool, unverified: bool) -> int:
+    """Copy what is intact; the exit code."""
+    options = SalvageOptions(repair.dry_run, repair.index_interval_bytes, MergeOptions(fill_gaps, unverified))
+    total = sum(found.size for found in chosen_from(paths, repair.topics, repair.partitions))
 
     def work(progress: Progress, on_failure: OnFailure) -> Iterable[SalvageResult]:
         return salvage_partitions(
-            paths, out, options, topics=topics, partitions=partitions, progress=progress, on_failure=on_failure
+            paths, out, options, topics=repair.topics, partitions=repair.partitions, progress=progress, on_failure=on_failure
         )
 
-    return run_repair(work, total, quiet, as_json, describe_salvage, salvage_as_dict)
+    return run_repair(work, total, repair, describe_salvage, salvage_as_dict)
+
+
+def describe_salvage(result: SalvageResult) -> list[str]:
+    name, *facts = describe(result)
+    return [f"{name}: {result.state}" + ("" if result.state == "not written" else f", {result.folder}"), *facts]
+
+
+def salvage_as_dict(result: SalvageResult) -> dict[str, Any]:
+    report = result.report.as_dict()
+    del report["kept"]  # of the first replica alone; the result counts what was kept in all
+    return {**asdict(result), "report": report}

@@ -9,7 +9,7 @@ from kafkalog.errors import UsageError
 from kafkalog.log.report import ReadReport
 from kafkalog.tables.schemas import TABLES
 
-from ..commands.table import Request
+from ..commands.table import TableRequest
 from ..commands.values import require_known
 from ..render.writers import open_writer
 from .rows import Output, write_batches
@@ -21,41 +21,33 @@ RECORDS_AND_BATCHES = ("records", "batches")
 NOT_GIVEN = (None, False, "read_uncommitted")
 
 
-def write_table(request: Request) -> int:
+def write_table(request: TableRequest) -> int:
     """Write the table that was asked for; the exit code."""
     _check(request)
-    output = Output(
-        request.format,
-        request.output,
-        request.limit,
-        request.report,
-        request.quiet,
-        request.choices["on_damage"],
-        request.csv_safe,
-        skips_io_errors=request.name in RECORDS_AND_BATCHES,
-    )
+    rows, choices = request.rows, request.choices
+    output = Output(rows, choices["on_damage"], skips_io_errors=request.name in RECORDS_AND_BATCHES)
     output.check()
     logs = kafkalog.open(request.path)
-    partitions = logs.choose(request.choices["topics"], request.choices["partitions"])
+    partitions = logs.choose(choices["topics"], choices["partitions"])
     report = ReadReport()
-    with closing(logs.read(request.name, request.columns, **request.choices, report=report)) as reader:
+    with closing(logs.read(request.name, request.columns, **choices, report=report)) as reader:
         schema = reader.schema
         return write_batches(
             output,
             iter(reader),
-            lambda sink: open_writer(request.format, sink, schema, request.encoding, csv_safe=request.csv_safe),
+            lambda sink: open_writer(rows.format, sink, schema, rows.encoding, csv_safe=rows.csv_safe),
             report,
             sum(found.size for found in partitions),
         )
 
 
-def _check(request: Request) -> None:
+def _check(request: TableRequest) -> None:
     kind = TABLES[request.name]
     known = [column.name for column in kind.columns]
     for name in request.columns or ():
         require_known(f"column of {request.name}", name, known)
     for names, tables in ((ONLY_RECORDS, ("records",)), (ONLY_RECORDS_AND_BATCHES, RECORDS_AND_BATCHES)):
         for name in names:
-            if request.choices[name] not in NOT_GIVEN and request.name not in tables:
+            if request.choices.get(name) not in NOT_GIVEN and request.name not in tables:
                 option = "--" + name.replace("_", "-")
                 raise UsageError(f"{option} has no meaning for {request.name}; it works on {' and '.join(tables)}")

@@ -13,32 +13,25 @@ from kafkalog.tasks.partitions import OnFailure
 from kafkalog.tasks.salvage import SalvageOptions
 from kafkalog.tasks.undelete import Deleted, find_deleted, undelete_partitions
 
+from ..commands.shared_options import RepairOptions
 from ..failure import CLEAN
 from ..render.escape import printable
-from .repairs import describe_salvage, run_repair, salvage_as_dict
+from .repairs import run_repair
+from .salvage import describe_salvage, salvage_as_dict
 
 
-def run_undelete(
-    path: str,
-    out: str | None,
-    *,
-    topics: list[str] | None,
-    partitions: list[int] | None,
-    dry_run: bool,
-    index_interval_bytes: int | None,
-    as_json: bool,
-    quiet: bool,
-) -> int:
-    deleted = find_deleted(path, topics=topics, partitions=partitions)
+def run_undelete(path: str, out: str | None, repair: RepairOptions) -> int:
+    """List what was deleted, or copy it under `out`; the exit code."""
+    deleted = find_deleted(path, topics=repair.topics, partitions=repair.partitions)
     if out is None or not deleted:
-        _list_deleted(deleted, as_json)
+        _list_deleted(deleted, repair.as_json)
         return CLEAN
-    options = SalvageOptions(dry_run, index_interval_bytes=index_interval_bytes)
+    options = SalvageOptions(repair.dry_run, index_interval_bytes=repair.index_interval_bytes)
 
     def work(progress: Progress, on_failure: OnFailure) -> Iterable[SalvageResult]:
         return undelete_partitions(deleted, out, options, progress=progress, on_failure=on_failure)
 
-    return run_repair(work, sum(each.size for each in deleted), quiet, as_json, describe_salvage, salvage_as_dict)
+    return run_repair(work, sum(each.size for each in deleted), repair, describe_salvage, salvage_as_dict)
 
 
 def _list_deleted(deleted: list[Deleted], as_json: bool) -> None:

@@ -5,26 +5,24 @@ from __future__ import annotations
 import pyarrow as pa
 
 import kafkalog
-from kafkalog.log.report import ReadReport
 from kafkalog.tables.rows import finding_rows, row_batches
 from kafkalog.tables.schemas import FINDINGS
 from kafkalog.tasks.verify import Findings
 from kafkalog.tasks.verify import verify as verify_task
 
-from ..commands.verify import Request
+from ..commands.verify import VerifyRequest
 from ..failure import CLEAN, DAMAGE, INPUT_OUTPUT, LIMIT
-from ..render.findings import render
-from ..render.junit import junit_report
+from ..render.findings import junit_report, render
+from ..render.layout import style_of
 from ..render.progress import ReadProgress
 from ..render.summary import LIMIT_REASONS
 from ..render.target import Sink, open_target, refuse_kafka_file
-from ..render.writers import BINARY_FORMATS, open_writer
+from ..render.writers import open_writer, refuse_terminal
 
-PIPE_WIDTH = 100
 NARROWEST, WIDEST = 60, 120
 
 
-def verify_logs(request: Request) -> int:
+def verify_logs(request: VerifyRequest) -> int:
     """Check, write what was found; the exit code."""
     refuse_kafka_file("--output", request.output)
     if request.junit is not None:
@@ -38,40 +36,30 @@ def verify_logs(request: Request) -> int:
     return findings_exit_code(found, request.fail_on)
 
 
-def _verify(request: Request) -> Findings:
+def _verify(request: VerifyRequest) -> Findings:
     logs = kafkalog.open(request.path)
     total = sum(partition.size for partition in logs.choose(request.topics, request.partitions))
-    with ReadProgress(ReadReport(), total, wanted=not request.quiet) as progress:
+    with ReadProgress(total, wanted=not request.quiet) as progress:
+        return verify_task(
+            logs,
+            topics=request.topics,
+            partitions=request.partitions,
+            threads=request.threads,
+            on_progress=progress.follow,
+        )
 
-        def show(report: ReadReport) -> None:
-            progress.report = report
-            progress.update()
 
-        return verify_task(logs, topics=request.topics, partitions=request.partitions, threads=request.threads, on_progress=show)
-
-
-def _write(request: Request, found: Findings, sink: Sink) -> None:
+def _write(request: VerifyRequest, found: Findings, sink: Sink) -> None:
     if request.format == "text":
         if found.findings or not request.quiet:
-            sink.write(render(found, _width(sink), show_all=request.show_all).encode())
+            sink.write(render(found, min(max(style_of(sink).width, NARROWEST), WIDEST), show_all=request.show_all).encode())
         return
-    if request.format in BINARY_FORMATS and sink.isatty():
-        raise kafkalog.UsageError(
-            f"{request.format} is binary and not for a terminal: give --output FILE, or pipe it into a program"
-        )
+    refuse_terminal(request.format, sink)
     schema: pa.Schema = FINDINGS.schema()
     writer = open_writer(request.format, sink, schema, "utf8")
     for batch in row_batches(finding_rows(found), schema):
         writer.write(batch)
     writer.finish()
-
-
-def _width(sink: Sink) -> int:
-    if not sink.isatty():
-        return PIPE_WIDTH
-    from rich.console import Console
-
-    return min(max(Console().width, NARROWEST), WIDEST)
 
 
 def findings_exit_code(found: Findings, fail_on: str) -> int:

@@ -10,8 +10,7 @@ from kafkalog.tasks.explain import Explanation, Field, Part
 from kafkalog.tasks.explain.tree import UNEXPLAINED
 
 from .escape import printable
-from .style import BOLD, DIM, RED, Style
-from .text import ELLIPSIS, shorten, width_of
+from .layout import BOLD, DIM, ELLIPSIS, RED, Style, shorten, width_of
 
 BYTES_PER_LINE = 8
 HEX_WIDTH = 3 * BYTES_PER_LINE - 1

@@ -1,11 +1,55 @@
-"""A few rows as aligned columns, for results that fit on a screen."""
+"""Text on a terminal: its width and colours, the columns that a text takes, and a few rows as aligned columns."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from .style import BOLD, Style
-from .text import GAP, NARROWEST_TEXT, shorten, width_of
+from rich.cells import cell_len, set_cell_size
+
+from .target import Sink
+
+PIPE_WIDTH = 100
+BOLD, DIM, RED = "1", "2", "31"
+GAP = "  "
+# A column of text on a terminal is not made narrower than this.
+NARROWEST_TEXT = 12
+ELLIPSIS = "…"
+
+
+@dataclass(frozen=True)
+class Style:
+    """How to write for one output: `width` columns, with colours or without."""
+
+    width: int
+    coloured: bool
+
+    def paint(self, text: str, code: str) -> str:
+        """`text` with escape codes around it; they take no columns, so lay out first."""
+        return f"\x1b[{code}m{text}\x1b[0m" if self.coloured and text else text
+
+
+def style_of(sink: Sink) -> Style:
+    """The style that fits an output: that of its terminal, or plain text."""
+    if not sink.isatty():
+        return Style(PIPE_WIDTH, coloured=False)
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False)
+    return Style(console.width, coloured=bool(console.color_system) and not os.environ.get("NO_COLOR"))
+
+
+def width_of(text: str) -> int:
+    """The columns that `text` takes on a terminal."""
+    return len(text) if text.isascii() else cell_len(text)
+
+
+def shorten(text: str, width: int, *, keep_end: bool = False) -> str:
+    """`text` cut to `width` columns, with an ellipsis where something is missing."""
+    if keep_end:
+        return ELLIPSIS + text[len(text) - width + 1 :]
+    return set_cell_size(text, width - 1).rstrip(" ") + ELLIPSIS
 
 
 def grid(
