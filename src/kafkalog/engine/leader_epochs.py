@@ -13,6 +13,7 @@ from typing import Final
 
 from kafkalog.errors import InvalidArgument, LogStorageFailure, UnsupportedFormat
 from kafkalog.format.checkpoint import EpochStart, decode_leader_epoch_checkpoint, encode_leader_epoch_checkpoint
+from kafkalog.log.epochs import assign_epoch
 
 from .checkpoint_file import CheckpointFile, unreadable
 from .schedule import Schedule
@@ -77,13 +78,7 @@ class LeaderEpochs:
     def _assign(self, entry: EpochStart) -> bool:
         if entry.epoch < 0 or entry.start_offset < 0:
             raise InvalidArgument(f"no leader epoch begins at {entry.start_offset} with number {entry.epoch}")
-        latest = self.latest_entry
-        if latest is not None and entry.epoch == latest.epoch and entry.start_offset >= latest.start_offset:
-            return False
-        while self._entries and (self._entries[-1].epoch >= entry.epoch or self._entries[-1].start_offset >= entry.start_offset):
-            self._entries.pop()
-        self._entries.append(entry)
-        return True
+        return assign_epoch(self._entries, entry)
 
     def previous_epoch(self, epoch: int) -> int | None:
         """The epoch before `epoch`."""
@@ -126,14 +121,6 @@ class LeaderEpochs:
         if count:
             self._entries[:count] = [EpochStart(self._entries[count - 1].epoch, start_offset)]
             self._write_later()
-
-    def entries_in_range(self, start_offset: int, end_offset: int) -> list[EpochStart]:
-        """The epochs of the offsets from `start_offset` up to, but without, `end_offset`."""
-        entries = self._entries
-        if end_offset >= 0:
-            entries = entries[: bisect_left(entries, end_offset, key=_start_offset)]
-        count = bisect_right(entries, start_offset, key=_start_offset) if start_offset >= 0 else 0
-        return [EpochStart(entries[count - 1].epoch, start_offset), *entries[count:]] if count else list(entries)
 
     def with_checkpoint(self, checkpoint: CheckpointFile) -> LeaderEpochs:
         """The same epochs, whose changes go to another file."""

@@ -15,13 +15,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from kafkalog.errors import InvalidArgument, UnsupportedFormat
 from kafkalog.format.batch import NO_PRODUCER_ID
 from kafkalog.format.java import HashMap, NewestFirstMap
 from kafkalog.format.names import parse_file_name, segment_file_name
-from kafkalog.format.snapshot import ENTRY, decode_snapshot, encode_snapshot
+from kafkalog.format.snapshot import decode_snapshot
+from kafkalog.log.producer_replay import PRODUCER_ID_EXPIRATION_MS, encode_producers, is_expired
 from kafkalog.storage.fs import Fs, read_small
 
 from .offsets import AppendOrigin, OffsetMetadata
@@ -46,7 +45,7 @@ DELETED_SUFFIX: Final = ".deleted"
 class ProducerSettings:
     """Settings of the broker for producers, by Kafka's names and with its defaults."""
 
-    producer_id_expiration_ms: int = 86_400_000
+    producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS
     transaction_verification: bool = True
     max_transaction_timeout_ms: int = 900_000
 
@@ -67,8 +66,7 @@ class SnapshotFile:
     def write(self, producers: Iterable[ProducerState], *, sync: bool) -> None:
         file = self._fs.open(self.path, create=True)
         try:
-            rows = [_encoded_state(state) for state in producers]
-            file.write(0, encode_snapshot(np.array(rows, ENTRY)))
+            file.write(0, encode_producers(map(_encoded_state, producers)))
             if sync:
                 file.sync()
         finally:
@@ -262,12 +260,14 @@ class ProducerStates:
         """Forget those that were silent for too long; one with an open transaction stays."""
         producers = self._producers.entries
         self._producers.remove_all([producer_id for producer_id, state in producers.items() if self._is_expired(state, now_ms)])
+        expiration_ms = self.settings.producer_id_expiration_ms
         for producer_id, verification in list(self._verifications.items()):
-            if now_ms - verification.timestamp >= self.settings.producer_id_expiration_ms:
+            if is_expired(verification.timestamp, now_ms, expiration_ms, in_transaction=False):
                 del self._verifications[producer_id]
 
     def _is_expired(self, state: ProducerState, now_ms: int) -> bool:
-        return state.current_txn_first_offset is None and now_ms - state.last_timestamp >= self.settings.producer_id_expiration_ms
+        in_transaction = state.current_txn_first_offset is not None
+        return is_expired(state.last_timestamp, now_ms, self.settings.producer_id_expiration_ms, in_transaction=in_transaction)
 
     def on_high_watermark_updated(self, high_watermark: int) -> None:
         self._remove_unreplicated(high_watermark)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kafkalog.errors import CorruptRecord, InvalidRecord, LogRefusal
 from kafkalog.format import batch, control
-from kafkalog.format.entry_table import EntryTable
+from kafkalog.log.epochs import newer_epochs
+from kafkalog.log.producer_replay import producer_rows
 from kafkalog.segment.decode import crc_matches
 from kafkalog.segment.windows import Window, WindowBuffers
 
@@ -85,33 +85,11 @@ class _Recovery:
         batches = np.flatnonzero(entries.magic == batch.MAX_MAGIC)
         if not len(batches):
             return
-        for row in _newer_epochs(entries, batches, self.leader_epochs.latest_epoch):
-            self._note_epoch(int(entries.leader_epoch[row]), int(entries.base_offset[row]))
-        for row in self._telling_rows(entries, batches):
+        for start in newer_epochs(entries, self.leader_epochs.latest_epoch):
+            self.leader_epochs.assign(*start)
+        for row in producer_rows(entries, BATCHES_KEPT).tolist():
             self._note_producer(_entry(window, row))
         self.producers.map_end_offset = int(entries.last_offset[batches[-1]]) + 1
-
-    def _telling_rows(self, entries: EntryTable, batches: NDArray[np.int64]) -> list[int]:
-        """The rows by which producers become what all of them would make of them.
-
-        Of a producer without transactions only the last batches are kept, and the first tells that it is there.
-        """
-        rows = batches[entries.producer_id[batches] >= 0]
-        if not len(rows):
-            return []
-        producers, group = np.unique(entries.producer_id[rows], return_inverse=True)
-        order = np.argsort(group, kind="stable")
-        sizes = np.bincount(group)
-        rank = np.empty(len(rows), np.int64)
-        rank[order] = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        in_transactions = np.zeros(len(producers), np.bool_)
-        in_transactions[group[entries.attributes[rows] & (batch.TRANSACTIONAL | batch.CONTROL) != 0]] = True
-        for number, producer_id in enumerate(producers.tolist()):
-            state = self.producers.last_entry(producer_id)
-            in_transactions[number] |= state is not None and state.current_txn_first_offset is not None
-        tells = (rank == 0) | (rank >= sizes[group] - BATCHES_KEPT) | in_transactions[group]
-        telling: list[int] = rows[tells].tolist()
-        return telling
 
     def _note_epoch(self, leader_epoch: int, base_offset: int) -> None:
         latest = self.leader_epochs.latest_epoch
@@ -146,11 +124,3 @@ def _has_readable_markers(window: Window) -> bool:
 def _entry(window: Window, row: int) -> Entry:
     position = int(window.entries.position[row])
     return entry_at(window.data.data, position - window.position, position)
-
-
-def _newer_epochs(entries: EntryTable, batches: NDArray[np.int64], latest: int | None) -> list[int]:
-    """The rows whose leader epoch is above all before them."""
-    known = -1 if latest is None else latest
-    greatest = np.maximum.accumulate(np.maximum(entries.leader_epoch[batches], known))
-    newer: list[int] = batches[np.diff(greatest, prepend=known) > 0].tolist()
-    return newer

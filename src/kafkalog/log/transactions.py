@@ -44,32 +44,28 @@ class Transaction:
 
 @dataclass
 class TransactionReplay:
-    """Feed it headers in log order; then ask."""
+    """Transactions replayed from headers in log order. For a broker's recovery an emptied batch opens one as well."""
 
     finished: list[Transaction] = field(default_factory=list)
     open: dict[int, Transaction] = field(default_factory=dict)
+    emptied_opens: bool = False
 
     def replay(self, tables: Iterable[EntryTable]) -> TransactionReplay:
         for entries in tables:
             involved = entries.attributes & (batch.TRANSACTIONAL | batch.CONTROL) != 0
             for header in entries[involved & (entries.magic == 2)]:
-                self._take(header)
+                self._apply(header)
         return self
 
-    def _take(self, header: EntryHeader) -> None:
+    def _apply(self, header: EntryHeader) -> None:
         attributes = header.attributes
         if attributes & batch.CONTROL:
             self._end(header)
-        elif header.record_count > 0:  # cleaners of 0.11 and 1.1 leave emptied batches whose marker is gone
+        elif header.record_count > 0 or self.emptied_opens:  # cleaners of 0.11 and 1.1 leave emptied batches whose marker is gone
             producer_id = header.producer_id
             transaction = self.open.get(producer_id)
             if transaction is None:
-                transaction = Transaction(
-                    producer_id,
-                    header.producer_epoch,
-                    header.base_offset,
-                    header.base_timestamp,
-                )
+                transaction = Transaction(producer_id, header.producer_epoch, header.base_offset, header.base_timestamp)
                 self.open[producer_id] = transaction
             transaction.add(header)
 

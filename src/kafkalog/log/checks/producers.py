@@ -11,13 +11,12 @@ from kafkalog.format import batch
 from kafkalog.format.batch import MAX_SEQUENCE
 from kafkalog.format.entry_table import EntryHeader, EntryTable
 from kafkalog.format.snapshot import ENTRY, HEADER_SIZE, decode_snapshot
-from kafkalog.log.partition import Partition, StoredFile
 from kafkalog.storage.store import SMALL_FILE
 
-from ..producer_replay import NONE, ProducerState
+from ..partition import Partition, StoredFile
+from ..producer_replay import NONE, ReplayedProducer, producer_rows
 from .finding import Finding, Place, finding_of, make_finding
 from .record_rules import place_of
-from .transaction_index import decisive_rows
 
 # Field of a snapshot's entry: attribute of the replayed state.
 COMPARED = {
@@ -91,14 +90,13 @@ class Snapshots:
         }
         self.offsets = sorted(self.waiting)
         self.first_offset = partition.segments[0].base_offset if partition.segments else 0
-        self.states: dict[int, ProducerState] = {}
+        self.states: dict[int, ReplayedProducer] = {}
         self.is_whole = True  # False behind damage
 
     def take(self, entries: EntryTable) -> None:
         if self.waiting:
-            rows = np.flatnonzero((entries.producer_id >= 0) & (entries.magic == 2))
-            for header in entries[decisive_rows(entries, rows)]:
-                self.states.setdefault(header.producer_id, ProducerState(header.producer_id)).take(header)
+            for header in entries[producer_rows(entries)]:
+                self.states.setdefault(header.producer_id, ReplayedProducer(header.producer_id)).apply(header)
 
     def reach(self, offset: int, *, compacted: bool) -> Iterator[Finding]:
         """Compare the snapshot at this offset, if there is one, with the state that the replay has come to."""
@@ -144,7 +142,9 @@ class Snapshots:
                 yield make_finding("snapshot-missing", path, self.partition)
 
 
-def differences(entry: np.void, state: ProducerState, snapshot_offset: int, first_offset: int, *, compacted: bool) -> list[str]:
+def differences(
+    entry: np.void, state: ReplayedProducer, snapshot_offset: int, first_offset: int, *, compacted: bool
+) -> list[str]:
     """The fields of a snapshot's entry that the log contradicts.
 
     Much is no contradiction: releases differ in what they store, retention and cleaners take evidence away, and a broker forgets

@@ -5,34 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kafkalog.errors import SegmentError
 from kafkalog.format import batch, control, index
 from kafkalog.format.entry_table import EntryTable
-from kafkalog.log.partition import Partition, Segment
-from kafkalog.log.transactions import Transaction, TransactionReplay
 
+from ..partition import Partition, Segment
+from ..producer_replay import decisive_rows
+from ..transactions import Transaction, TransactionReplay
 from .finding import Finding, Place, finding_of, make_finding
 
 INVOLVED = batch.TRANSACTIONAL | batch.CONTROL
-
-
-def decisive_rows(table: EntryTable, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Of these rows those that decide on a producer's state: markers, emptied batches, what lies beside them, the first and last.
-
-    The batches in the midst of a transaction, or outside of all, change nothing that the next one does not change again.
-    """
-    by_producer = rows[np.argsort(table.producer_id[rows], kind="stable")]
-    producers, attributes = table.producer_id[by_producer], table.attributes[by_producer]
-    marks = (attributes & batch.CONTROL != 0) | (table.record_count[by_producer] == 0)
-    changes = (producers[1:] != producers[:-1]) | ((attributes[1:] ^ attributes[:-1]) & batch.TRANSACTIONAL != 0)
-    chosen = marks.copy()
-    chosen[1:] |= marks[:-1] | changes
-    chosen[:-1] |= marks[1:] | changes
-    chosen[:1] = chosen[-1:] = True
-    decisive: NDArray[np.int64] = np.sort(by_producer[chosen])
-    return decisive
 
 
 class AbortedTransactions:
