@@ -1,7 +1,7 @@
 """The records of an entry, one Python object each, read with the rules of Kafka's own iterators.
 
-Kafka reads a batch in two ways, and what a broker accepts depends on which: whole records, of which every byte has to fit, or,
-where a compressed batch is to be stored as it came, a glance that steps over keys and values and trusts the lengths of records.
+Kafka reads a batch in two ways, and what a broker accepts depends on which: whole records, where every byte has to be accounted
+for, or, where a compressed batch is to be stored as it came, a glance that skips keys and values and trusts the record lengths.
 """
 
 from __future__ import annotations
@@ -57,6 +57,22 @@ class Glance(NamedTuple):
 Found = TypeVar("Found")
 
 
+class RecordFault(Exception):
+    """Why the records of a batch cannot be read any further, and the reason code for it."""
+
+    def __init__(self, detail: str, reason: str = "record-structure") -> None:
+        super().__init__(detail)
+        self.reason = reason
+
+
+class CutRecord(RecordFault):
+    """The batch ends inside a record."""
+
+
+class OverlongLength(RecordFault):
+    """The length of a record has more bytes than its width needs."""
+
+
 class _Overlong(Exception):
     """A variable-length integer with more bytes than its width needs."""
 
@@ -91,7 +107,7 @@ def iter_batch_records(entry: Batch) -> Iterator[Record]:
 
     As Kafka's do: those of a compressed batch come when all of them are read, others one by one.
     """
-    records = _walk(entry, _read_record)
+    records = _walk(entry, read_record)
     return iter(list(records)) if entry.is_compressed else records
 
 
@@ -108,26 +124,40 @@ def _walk(entry: Batch, read: Callable[[Batch, bytes, int], tuple[Found, int]]) 
     if count < 0:
         refusal = InvalidRecord(f"the batch at byte {entry.position} claims to have {count} records")
         raise refusal if content.opens else content.end(refusal)
+    try:
+        yield from walk_records(entry, content.data, read, content.fault)
+    except RecordFault as fault:
+        # Kafka lets the first of its exceptions through when it reads a plain batch.
+        kind = InvalidArgument if isinstance(fault, OverlongLength) and not entry.is_compressed else InvalidRecord
+        unreadable = kind(f"the batch at byte {entry.position}: {fault}")
+        raise content.end(unreadable) if isinstance(fault, CutRecord) else unreadable from None
+
+
+def walk_records(
+    entry: Batch, payload: bytes, read: Callable[[Batch, bytes, int], tuple[Found, int]], fault: LogRefusal | None = None
+) -> Iterator[Found]:
+    """The records of a decompressed payload, one by one; RecordFault at the first that cannot be read.
+
+    `fault` is why the payload did not decompress beyond its end. Like bytes that are left over, it comes before the last record.
+    """
+    count = entry.records_count
     position = 0
     for number in range(count):
         try:
-            found, position = read(entry, content.data, position)
+            found, position = read(entry, payload, position)
         except _Overlong:
-            # Kafka lets the first of its exceptions through when it reads a plain batch.
-            kind = InvalidRecord if entry.is_compressed else InvalidArgument
-            raise kind(f"the length of record {number} in the batch at byte {entry.position} is no number") from None
+            raise OverlongLength(f"the length of record {number} of {count} is no number", "varint") from None
         except IndexError:
-            cut = InvalidRecord(f"record {number} of {count} in the batch at byte {entry.position} ends behind the batch")
-            raise content.end(cut) from None
+            raise CutRecord(f"record {number} of {count} does not end within the batch") from None
         if number == count - 1:
-            if position < len(content.data):
-                raise InvalidRecord(f"{len(content.data) - position} bytes follow record {number}, the last of the batch")
-            if content.fault:
-                raise content.fault
+            if position < len(payload):
+                raise RecordFault(f"{len(payload) - position} bytes follow the last of its {count} records")
+            if fault:
+                raise fault
         yield found
 
 
-def _read_record(entry: Batch, payload: bytes, position: int) -> tuple[Record, int]:
+def read_record(entry: Batch, payload: bytes, position: int) -> tuple[Record, int]:
     """The record at `position`, and the position after it. IndexError if the payload ends inside it."""
     length, start = _read_varint(payload, position)
     stop = start + length
@@ -141,10 +171,12 @@ def _read_record(entry: Batch, payload: bytes, position: int) -> tuple[Record, i
         headers: Headers = ()
         if count:
             headers, position = _read_headers(payload, position, count)
-    except (_Overlong, IndexError):
-        raise InvalidRecord(f"the parts of a record of {length} bytes do not fit together") from None
+    except _Overlong:
+        raise RecordFault(f"a number in a record of {length} bytes is too long", "varint") from None
+    except IndexError:
+        raise RecordFault(f"the fields of a record of {length} bytes do not end within the batch") from None
     if position != stop:
-        raise InvalidRecord(f"a record of {length} bytes has parts of {position - start} bytes")
+        raise RecordFault(f"a record of {length} bytes has fields of {position - start} bytes")
     return Record(offset, timestamp, key, value, headers), stop
 
 
@@ -156,11 +188,11 @@ def _glance_at_record(entry: Batch, payload: bytes, position: int) -> tuple[Glan
     value_size, position = _read_varint(payload, position + max(key_size, 0))
     count, position = _read_varint(payload, position + max(value_size, 0))
     if count < 0:
-        raise InvalidRecord(f"a record claims to have {count} headers")
+        raise RecordFault(f"a record claims to have {count} headers")
     for _ in range(count):
         size, position = _read_varint(payload, position)
         if size < 0:
-            raise InvalidRecord(f"a header claims to have a key of {size} bytes")
+            raise RecordFault(f"a header claims to have a key of {size} bytes")
         size, position = _read_varint(payload, position + size)
         position += max(size, 0)
     if position > len(payload):
@@ -182,12 +214,12 @@ def _read_deltas(entry: Batch, payload: bytes, position: int) -> tuple[int, int,
 
 def _read_headers(payload: bytes, position: int, count: int) -> tuple[Headers, int]:
     if not 0 <= count <= len(payload) - position:
-        raise InvalidRecord(f"a record claims to have {count} headers")
+        raise RecordFault(f"a record claims to have {count} headers")
     headers = []
     for _ in range(count):
         key, position = _read_bytes(payload, position)
         if key is None:
-            raise InvalidRecord("a header has no key")
+            raise RecordFault("a header has no key")
         value, position = _read_bytes(payload, position)
         headers.append((key, value))
     return tuple(headers), position

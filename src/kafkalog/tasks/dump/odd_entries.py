@@ -7,26 +7,21 @@ uncompressed batch before the first one that it cannot read.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from crc32c import crc32c
-
+from kafkalog.engine.entries import Batch
+from kafkalog.engine.entry_records import Record, RecordFault, read_record, walk_records
 from kafkalog.errors import CorruptBatch
 from kafkalog.format import batch, message
-from kafkalog.format.batch import NO_SEQUENCE, increment_sequence, last_sequence
 from kafkalog.format.java import as_int64
-from kafkalog.format.varint import decode_varint, decode_varlong
+from kafkalog.format.batch import NO_SEQUENCE, increment_sequence
 
 from .messages import Message
 from .options import DumpOptions
 from .place import Place
 from .record_line import TIME_LABELS, DumpedRecord, record_line
-
-_BATCH = struct.Struct(">qiibIhiqqqhii")
-assert _BATCH.size == batch.HEADER_SIZE
 
 
 @dataclass(frozen=True)
@@ -51,19 +46,19 @@ class OddEntry:
         return self.magic >= 2
 
     @cached_property
-    def header(self) -> tuple[int, ...]:
-        """The fields of a batch, in their order."""
+    def batch(self) -> Batch:
+        """The entry with the fields of a batch."""
         if len(self.data) < batch.HEADER_SIZE:
             raise self.place.corrupt("record-structure", detail="the file ends inside the header of a batch")
-        return _BATCH.unpack_from(self.data)
+        return Batch(self.data, position=self.place.position)
 
     @cached_property
     def attributes(self) -> int:
-        return self.header[5] if self.is_batch else self.data[message.ATTRIBUTES_POSITION]
+        return self.batch.attributes if self.is_batch else self.data[message.ATTRIBUTES_POSITION]
 
     @property
     def is_control(self) -> bool:
-        return self.is_batch and bool(self.attributes & batch.CONTROL)
+        return self.is_batch and self.batch.is_control_batch
 
     @property
     def timestamp_type(self) -> int:
@@ -86,15 +81,14 @@ class OddEntry:
     def _front(self) -> str:
         if not self.is_batch:
             return f"offset: {self._message.offset}"
-        base_offset, _, leader_epoch, *_, producer_id, producer_epoch, base_sequence, count = self.header
-        delta, base_timestamp = self.header[6:8]
-        horizon = f"OptionalLong[{base_timestamp}]" if self.attributes & batch.DELETE_HORIZON else "OptionalLong.empty"
+        entry = self.batch
+        horizon = entry.delete_horizon_ms
         return (
-            f"baseOffset: {base_offset} lastOffset: {as_int64(base_offset + delta)} count: {count} "
-            f"baseSequence: {base_sequence} lastSequence: {last_sequence(base_sequence, delta)} producerId: {producer_id} "
-            f"producerEpoch: {producer_epoch} partitionLeaderEpoch: {leader_epoch} "
-            f"isTransactional: {_flag(self.attributes & batch.TRANSACTIONAL)} isControl: {_flag(self.is_control)} "
-            f"deleteHorizonMs: {horizon}"
+            f"baseOffset: {entry.base_offset} lastOffset: {as_int64(entry.last_offset)} count: {entry.records_count} "
+            f"baseSequence: {entry.base_sequence} lastSequence: {entry.last_sequence} producerId: {entry.producer_id} "
+            f"producerEpoch: {entry.producer_epoch} partitionLeaderEpoch: {entry.partition_leader_epoch} "
+            f"isTransactional: {_flag(entry.is_transactional)} isControl: {_flag(entry.is_control_batch)} "
+            f"deleteHorizonMs: {'OptionalLong.empty' if horizon is None else f'OptionalLong[{horizon}]'}"
         )
 
     def _rest_of_line(self) -> str:
@@ -104,18 +98,16 @@ class OddEntry:
         if codec >= len(batch.CODEC_NAMES):
             raise self.place.corrupt("codec-unknown", found=codec)
         crc, valid = self._checksum()
-        timestamp = self.header[8] if self.is_batch else self._message.timestamp
+        timestamp = self.batch.max_timestamp if self.is_batch else self._message.timestamp
         return (
             f" position: {self.place.position} {TIME_LABELS[self.timestamp_type]}: {timestamp} size: {self.size} "
             f"magic: {self.magic} compresscodec: {batch.CODEC_NAMES[codec]} crc: {crc} isvalid: {_flag(valid)}\n"
         )
 
     def _checksum(self) -> tuple[int, bool]:
-        """The stored checksum, and whether it fits."""
-        if self.is_batch:
-            crc = self.header[4]
-            return crc, self.size >= batch.HEADER_SIZE and crc32c(self.data[batch.CRC_START : self.size]) == crc
-        return self._message.crc, self._message.is_valid
+        """The stored checksum, and whether it matches."""
+        entry = self.batch if self.is_batch else self._message
+        return entry.crc, entry.is_valid
 
     @property
     def _message(self) -> Message:
@@ -133,55 +125,22 @@ class OddEntry:
             yield record
 
     def _batch_records(self) -> Iterator[DumpedRecord]:
-        count = self.header[12]
-        if count == 0:
+        entry = self.batch
+        if entry.records_count == 0:
             return
         if self.size < batch.HEADER_SIZE:
             raise self.place.corrupt("record-structure", detail="the batch is shorter than its header")
-        if count < 0:
-            raise self.place.corrupt("count", found=count)
-        payload, position = self._payload, 0
-        for number in range(count):
-            if position == len(payload):
-                raise self.place.corrupt("record-structure", detail=f"{count} records are declared, {number} are there")
-            record, position = self._batch_record(payload, position)
-            if number == count - 1 and position != len(payload):  # looked at before the last record is handed out
-                raise self.place.corrupt("record-structure", detail=f"{len(payload) - position} bytes follow the last record")
-            yield record
+        if entry.records_count < 0:
+            raise self.place.corrupt("count", found=entry.records_count)
+        try:
+            for record in walk_records(entry, self._payload, read_record):
+                yield _batch_record(entry, record)
+        except RecordFault as fault:
+            raise self.place.corrupt(fault.reason, detail=str(fault)) from None
 
     @cached_property
     def _payload(self) -> bytes:
-        return self.place.decompress(self.attributes & batch.CODEC_MASK, self.data[batch.HEADER_SIZE : self.size], 2)
-
-    def _batch_record(self, payload: bytes, position: int) -> tuple[DumpedRecord, int]:
-        base_offset, *_, base_timestamp, max_timestamp, _, _, base_sequence, _ = self.header
-        try:
-            length, start = decode_varint(payload, position)
-            stop = start + length
-            if not 0 < length <= len(payload) - start:
-                raise CorruptBatch("record-structure", expected=f"at most {len(payload) - start} bytes", found=length)
-            timestamp_delta, position = decode_varlong(payload, start + 1, stop)
-            offset_delta, position = decode_varint(payload, position, stop)
-            key, position = _sized(payload, position, stop)
-            value, position = _sized(payload, position, stop)
-            header_keys, position = _header_keys(payload, position, stop)
-            if position != stop:
-                raise CorruptBatch("record-structure", expected=f"a record of {length} bytes", found=f"{position - start} bytes")
-        except CorruptBatch as error:
-            what = {"expected": error.expected, "found": error.found, "detail": error.detail}
-            raise self.place.corrupt(error.reason, **what) from None
-        append_time = self.timestamp_type == batch.LOG_APPEND_TIME_TYPE
-        record = DumpedRecord(
-            offset=as_int64(base_offset + offset_delta),
-            timestamp=max_timestamp if append_time else as_int64(base_timestamp + timestamp_delta),
-            key_size=-1 if key is None else len(key),
-            value_size=-1 if value is None else len(value),
-            key=key,
-            value=value,
-            sequence=increment_sequence(base_sequence, offset_delta) if base_sequence >= 0 else NO_SEQUENCE,
-            header_keys=header_keys,
-        )
-        return record, stop
+        return self.place.decompress(self.attributes & batch.CODEC_MASK, bytes(self.batch.payload), 2)
 
     def _message_records(self) -> Iterator[DumpedRecord]:
         outer = self._message
@@ -201,6 +160,20 @@ def _flag(value: object) -> str:
     return "true" if value else "false"
 
 
+def _batch_record(entry: Batch, record: Record) -> DumpedRecord:
+    base_sequence = entry.base_sequence
+    return DumpedRecord(
+        offset=as_int64(record.offset),
+        timestamp=record.timestamp,
+        key_size=-1 if record.key is None else len(record.key),
+        value_size=-1 if record.value is None else len(record.value),
+        key=record.key,
+        value=record.value,
+        sequence=increment_sequence(base_sequence, record.offset - entry.base_offset) if base_sequence >= 0 else NO_SEQUENCE,
+        header_keys=tuple(key for key, _ in record.headers),
+    )
+
+
 def _message_record(each: Message, offset: int, append_time: int | None) -> DumpedRecord:
     key_size, value_size = each.sizes()
     try:
@@ -213,26 +186,3 @@ def _message_record(each: Message, offset: int, append_time: int | None) -> Dump
     return DumpedRecord(
         offset, timestamp, key_size, value_size, key, value, crc=each.crc, is_valid=each.is_valid, problem=problem
     )
-
-
-def _sized(payload: bytes, position: int, stop: int) -> tuple[bytes | None, int]:
-    size, position = decode_varint(payload, position, stop)
-    if size < 0:
-        return None, position
-    if size > stop - position:
-        raise CorruptBatch("record-structure", expected=f"at most {stop - position} bytes", found=size)
-    return payload[position : position + size], position + size
-
-
-def _header_keys(payload: bytes, position: int, stop: int) -> tuple[tuple[bytes, ...], int]:
-    count, position = decode_varint(payload, position, stop)
-    if not 0 <= count <= stop - position:
-        raise CorruptBatch("record-structure", expected=f"at most {stop - position} headers", found=count)
-    keys = []
-    for _ in range(count):
-        key, position = _sized(payload, position, stop)
-        if key is None:
-            raise CorruptBatch("record-structure", detail="a header without a key")
-        _, position = _sized(payload, position, stop)
-        keys.append(key)
-    return tuple(keys), position
