@@ -16,7 +16,6 @@ import pytest
 
 from kafkalog.format.names import segment_file_name
 from kafkalog.storage.fs import LocalFs
-from kafkalog.tasks.append import AppendOptions, Target, append, source_file
 from kafkalog.tasks.append import AppendOptions, Target, append_records, source_file
 from tests.builders.small_logs import FIRST_TIME, made_batch, read_offsets, read_rows, write_segment
 from tests.tasks.test_salvage import damaged, tree

@@ -17,8 +17,8 @@ from kafkalog.format import batch, message
 from kafkalog.format.reference import Record
 from kafkalog.segment.columns import RAW_HEADERS_TYPE
 from kafkalog.segment.encode import encode_batches, encode_messages
-from tests.campaigns import hostile_bytes
 from tests.builders.encoding import encode_options
+from tests.campaigns import hostile_bytes
 from tests.interop.kafka import NEWEST, VERSIONS, KafkaPeer, Refused, open_peer
 
 ALL_IN_ONE = {"batch_bytes": (1 << 31) - 1}

@@ -19,7 +19,6 @@ from kafkalog.log.report import ReadReport
 from kafkalog.segment.build import DEFAULT_INTERVAL_BYTES
 from kafkalog.storage import open_store
 from kafkalog.tasks.partitions import find_index_interval
-from kafkalog.tasks.salvage import salvage
 from kafkalog.tasks.salvage import salvage_partitions
 from tests.builders.small_logs import made_batch, marker, transactional_batch, write_segment
 from tests.conftest import require, unavailable

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from kafkalog.errors import StorageError
-from kafkalog.tasks.reindex import ReindexOptions, reindex
 from kafkalog.tasks.reindex import ReindexOptions, reindex_partitions
 from tests.campaigns.zeroed_page import compare
 from tests.conftest import require, unavailable

@@ -17,7 +17,6 @@ import pyarrow as pa
 import pytest
 
 import kafkalog
-from kafkalog.tasks.salvage import salvage
 from kafkalog.tasks.salvage import salvage_partitions
 from tests.builders.small_logs import FIRST_TIME
 from tests.conftest import require, unavailable

@@ -12,13 +12,9 @@ import kafkalog
 from kafkalog.errors import InvalidState
 from kafkalog.format.snapshot import decode_snapshot
 from kafkalog.tasks.cat.tail import tail_offset
-from kafkalog.tasks.compact import compact
 from kafkalog.tasks.compact import compact_partitions
 from kafkalog.tasks.maintenance import ChangeRequest
-from kafkalog.tasks.maintenance import Place
-from kafkalog.tasks.reindex import ReindexOptions, reindex
 from kafkalog.tasks.reindex import ReindexOptions, reindex_partitions
-from kafkalog.tasks.salvage import salvage
 from kafkalog.tasks.salvage import salvage_partitions
 from tests.builders.small_logs import (
     FIRST_TIME,

@@ -18,13 +18,10 @@ from kafkalog.log.folders import find_partitions
 from kafkalog.log.replicas import Lost, MergeOptions
 from kafkalog.storage import open_store
 from kafkalog.tasks.journal import SalvageResult
-from kafkalog.tasks.salvage import SalvageOptions, salvage, salvage_partition
 from kafkalog.tasks.salvage import SalvageOptions, salvage_partition, salvage_partitions
-from kafkalog.tasks.undelete import find_deleted, undelete
 from kafkalog.tasks.undelete import find_deleted, undelete_partitions
 from tests.builders.memory_store import MemoryFile, MemoryStore
 from tests.builders.small_logs import FIRST_TIME, made_batch, made_records, read_offsets, write_segment
-from tests.damage.memory_store import MemoryFile, MemoryStore
 
 
 def tree(folder: Path) -> dict[str, bytes]:

@@ -14,13 +14,9 @@ from kafkalog.errors import CorruptBatch, NoLogs, StorageError
 from kafkalog.format.names import segment_file_name
 from kafkalog.segment.recode import Recoding
 from kafkalog.storage.fs import LocalFs
-from kafkalog.tasks.append import AppendOptions, AppendResult, Target, append, source_file
 from kafkalog.tasks.append import AppendOptions, AppendResult, Target, append_records, source_file
-from kafkalog.tasks.convert import ConvertResult, convert
 from kafkalog.tasks.convert import ConvertResult, convert_partitions
 from kafkalog.tasks.maintenance import ChangeRequest
-from kafkalog.tasks.maintenance import Place
-from kafkalog.tasks.reindex import ReindexOptions, ReindexResult, reindex
 from kafkalog.tasks.reindex import ReindexOptions, ReindexResult, reindex_partitions
 from tests.builders.small_logs import made_batch, read_offsets, read_rows, write_segment
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from kafkalog.errors import Limits
 from kafkalog.format import batch, control
+from kafkalog.format.batch import last_sequence
 from kafkalog.format.entry_table import EntryHeader, EntryTable, Ints
 from kafkalog.format.java import HashMap
-from kafkalog.format.batch import last_sequence
 from kafkalog.format.snapshot import PRODUCERS, encode_snapshot
 
 from .headers import iter_headers

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
 from typing import NamedTuple
 
 import pyarrow as pa

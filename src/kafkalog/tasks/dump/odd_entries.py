@@ -15,8 +15,8 @@ from kafkalog.engine.entries import Batch
 from kafkalog.engine.entry_records import Record, RecordFault, read_record, walk_records
 from kafkalog.errors import CorruptBatch
 from kafkalog.format import batch, message
-from kafkalog.format.java import as_int64
 from kafkalog.format.batch import NO_SEQUENCE, increment_sequence
+from kafkalog.format.java import as_int64
 
 from .messages import Message
 from .options import DumpOptions
