@@ -272,8 +272,8 @@ def test_an_avro_uuid_is_text() -> None:
     ("schema", "message"),
     [
         ("{", "not an Avro schema"),
-        ('{"type":"bytes","logicalType":"decimal","precision":50,"scale":2}', "decimal(50,2) is not within"),
-        ('{"type":"bytes","logicalType":"decimal"}', "decimal(0,0) is not within"),
+        ('{"type":"bytes","logicalType":"decimal","precision":50,"scale":2}', "decimal(50,2) is not between"),
+        ('{"type":"bytes","logicalType":"decimal"}', "decimal(0,0) is not between"),
         ('{"type":"recordd","name":"a"}', "not an Avro schema"),
         ('["int","string"]', "a union of 2 types has no single column"),
         (
@@ -294,7 +294,7 @@ def test_an_avro_schema_without_fixed_columns_is_refused(schema: str, message: s
     [
         ({"format": "xml"}, "unknown encoding of values 'xml'; allowed are json, avro"),
         ({"format": "avro"}, "Avro needs the schema"),
-        ({"format": "json", "registry_prefix": True}, "belongs to Avro"),
+        ({"format": "json", "registry_prefix": True}, "only Avro values"),
     ],
 )
 def test_specs_that_make_no_sense_are_refused(arguments: dict[str, Any], message: str) -> None:
