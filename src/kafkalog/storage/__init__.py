@@ -37,8 +37,8 @@ def open_store(path: str | os.PathLike[str], *, filesystem: FileSystem | None = 
     """The store that holds `path`, and the path as that store spells it; StorageError if nothing is there.
 
     A plain path or a `file:` URI is local; `s3://`, `gs://`, `abfs://`, `hdfs://` go through `pyarrow.fs`, with the endpoint,
-    region and credentials of the URI's query or of the usual AWS environment variables. With `filesystem`, `path` is a path in
-    that one.
+    region and credentials from the URI's query or the usual AWS environment variables. With `filesystem`, `path` is a path in
+    it.
     """
     text = os.fsdecode(path)
     if not text:
@@ -65,7 +65,7 @@ def is_file_uri(place: str) -> bool:
 
 
 def local_path(place: str | os.PathLike[str]) -> str:
-    """The path of a place that only this machine's disks can be; UsageError for a URI of an object store or another machine."""
+    """The path of a place on a disk of this machine; UsageError for a URI of an object store or another machine."""
     text = os.fsdecode(place)
     if is_file_uri(text):
         return path_of_file_uri(text)
@@ -75,17 +75,17 @@ def local_path(place: str | os.PathLike[str]) -> str:
 
 
 def path_of_file_uri(uri: str) -> str:
-    """The local path of a `file:` URI; UsageError for one of another machine."""
+    """The local path of a `file:` URI; UsageError for a file on another machine."""
     parts = urlsplit(uri, allow_fragments=False)
     if parts.netloc not in ("", "localhost"):
         raise UsageError(f"{uri}: a file on another machine; write file:///folder for a path of this one")
-    # Two slashes in front would stay two: POSIX leaves open what they mean.
+    # Two leading slashes would stay two: POSIX does not define what they mean.
     return unquote(re.sub("^/+", "/", parts.path), errors="surrogateescape")
 
 
 def _open_local(text: str) -> tuple[Store, str]:
     try:
-        # abspath would cancel `link/..` by its letters, where the kernel goes to the parent of the link's target.
+        # abspath would drop `link/..` from the text, where the kernel goes to the parent of the link's target.
         path = os.path.realpath(text) if ".." in text.split("/") else os.path.abspath(text)
     except (OSError, ValueError) as error:
         raise read_error(text, "not a path", error) from error
@@ -101,5 +101,5 @@ def _nearest_folder(path: str) -> str:
         missing = os.path.dirname(missing)
     folder = os.path.dirname(missing)
     if os.path.islink(missing):
-        return f"the symbolic link {missing} leads nowhere"
-    return f"{folder} is there, but has no {os.path.basename(missing)!r}"
+        return f"the target of the symbolic link {missing} does not exist"
+    return f"{folder} exists, but has no {os.path.basename(missing)!r}"

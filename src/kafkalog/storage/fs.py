@@ -1,8 +1,8 @@
-"""The steps that writing is made of, as one small interface with two implementations.
+"""The steps that writing consists of, as one small interface with two implementations.
 
-`LocalFs` is the real one. `simulated.SimulatedFs` keeps what a disk would keep, so that tests can cut its power after every step.
-Nothing here is durable by itself. `publish.py` puts the steps in the order that survives a crash, for files that appear as a
-whole; the partition log (`engine`) does so for files that grow, by Kafka's own rules of what recovery can make whole again.
+`LocalFs` is the real one. `simulated.SimulatedFs` keeps what a disk would keep, so tests can cut its power after every step.
+Nothing here is durable by itself. `publish.py` puts the steps in the order that survives a crash, for files that appear whole;
+the partition log (`engine`) does so for files that grow, by Kafka's own rules of what recovery can repair.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class NewFile(Protocol):
     """A file that did not exist before."""
 
     def write(self, data: Buffer) -> None:
-        """All of `data`, behind what was written before."""
+        """Append all of `data`."""
         ...
 
     def sync(self) -> None:
-        """Make what was written durable. After an error nobody knows what is on the disk, so it is never called again."""
+        """Make the written bytes durable. After an error the content of the disk is unknown, so it is never called again."""
         ...
 
     def close(self) -> None: ...
@@ -68,19 +68,19 @@ class OpenFile(Protocol):
         ...
 
     def read_into(self, position: int, target: memoryview) -> int:
-        """How many bytes were put into `target`: less than it holds only at the end of the file."""
+        """The number of bytes put into `target`: fewer than it holds only at the end of the file."""
         ...
 
     def write(self, position: int, data: Buffer) -> None:
-        """All of `data`, over what is there or behind it."""
+        """Write all of `data`, over what is there or past the end."""
         ...
 
     def truncate(self, size: int) -> None:
-        """Cut the file, or let it grow with zeros."""
+        """Cut the file, or extend it with zeros."""
         ...
 
     def sync(self) -> None:
-        """Make what was written durable. After an error nobody knows what is on the disk, so it is never called again."""
+        """Make the written bytes durable. After an error the content of the disk is unknown, so it is never called again."""
         ...
 
     def close(self) -> None: ...
@@ -89,12 +89,12 @@ class OpenFile(Protocol):
 class Fs(Protocol):
     """A file system for writing. Everything raises OSError.
 
-    What is new belongs to the owner of its folder, where that can be seen to, or is as `like` says: from the moment on that it
+    A new file or folder belongs to the owner of its folder, where we can arrange that, or is as `like` says, from the moment it
     has its name.
     """
 
     def open(self, path: str, *, create: bool = False, like: Ownership | None = None) -> OpenFile:
-        """The file at `path` for changes in place; FileNotFoundError if there is none, unless it may be made."""
+        """The file at `path` for changes in place; FileNotFoundError if there is none, unless `create` is given."""
         ...
 
     def size(self, path: str) -> int: ...
@@ -112,29 +112,29 @@ class Fs(Protocol):
     def make_folder(self, path: str, like: Ownership | None = None) -> None: ...
 
     def make_private_folder(self, path: str) -> None:
-        """A folder for unfinished work, closed to everybody else until `give`."""
+        """Make a folder for unfinished work, closed to everybody else until `give`."""
         ...
 
     def require_private(self, path: str) -> None:
-        """StorageError if the folder, which is held, is not ours, or others may write to it."""
+        """StorageError if the folder, which is locked, is not ours, or others may write to it."""
         ...
 
     def give(self, path: str, like: Ownership | None = None) -> None:
-        """Let a private folder, which is held, be as a new one in its place would be."""
+        """Give a private folder, which is locked, the owner and mode that a new one in its place would have."""
         ...
 
     def empty(self, path: str) -> None:
-        """Remove all that is in a folder, which is held."""
+        """Remove everything in a folder, which is locked."""
         ...
 
     def ownership(self, path: str) -> Ownership: ...
 
     def require_useful(self, folder: str) -> None:
-        """StorageError if we cannot make files in a folder, or what we make would be of no use to its owner."""
+        """StorageError if we cannot make files in a folder, or its owner could not use the files that we make."""
         ...
 
     def rename(self, old: str, new: str) -> None:
-        """In one step, within one folder: a file takes the place of another, a folder only that of nothing or an empty one."""
+        """In one step, within one folder: a file may replace another, a folder only an empty one."""
         ...
 
     def link(self, old: str, new: str) -> None:
@@ -142,11 +142,11 @@ class Fs(Protocol):
         ...
 
     def remove(self, path: str) -> None:
-        """A file's name."""
+        """Remove a file's name."""
         ...
 
     def remove_folder(self, path: str) -> None:
-        """An empty folder."""
+        """Remove an empty folder."""
         ...
 
     def sync_folder(self, path: str) -> None:
@@ -158,15 +158,15 @@ class Fs(Protocol):
     def kind(self, path: str) -> PathKind: ...
 
     def read(self, path: str, position: int, size: int) -> bytes:
-        """Up to `size` bytes of a file, to hold what is there against what would be written."""
+        """Up to `size` bytes of a file, to compare them with what would be written."""
         ...
 
     def lock(self, folder: str) -> AbstractContextManager[None]:
-        """Hold a folder against every other writer of this kind; BlockingIOError if another one has it."""
+        """Lock a folder against other writers of this kind; BlockingIOError if one has it."""
         ...
 
     def broker_lock(self, log_directory: str) -> AbstractContextManager[None]:
-        """Hold a log directory against brokers; StorageError if one is running there."""
+        """Lock a log directory against brokers; StorageError if one is running there."""
         ...
 
 
@@ -225,21 +225,24 @@ class _LocalOpenFile(_LocalFile):
 
 
 class LocalFs:
-    """The file system of this machine. In a folder that is held, names are those of that folder, whatever its path leads to."""
+    """The file system of this machine. In a locked folder, names are those of that folder, wherever its path leads now."""
+
+    def __repr__(self) -> str:
+        return "LocalFs()"
 
     @cached_property
     def _held(self) -> dict[str, int]:
         return {}
 
     def _at(self, path: str) -> tuple[str, int | None]:
-        """(a name, the descriptor of the folder that it is in); a path and None where that folder is not held."""
+        """(a name, the descriptor of its folder); a path and None where that folder is not locked."""
         folder, name = os.path.split(path)
         held = self._held.get(folder)
         return (path, None) if held is None else (name, held)
 
     @contextmanager
     def _folder(self, path: str) -> Iterator[int]:
-        """A descriptor of a folder, held or not."""
+        """A descriptor of a folder, locked or not."""
         held = self._held.get(path)
         descriptor = os.open(path or ".", _FOLLOWED_FOLDER) if held is None else held
         try:
@@ -249,7 +252,7 @@ class LocalFs:
                 os.close(descriptor)
 
     def _owner(self, path: str, like: Ownership | None) -> Ownership | None:
-        """Whom something new at `path` has to be given to."""
+        """The owner that a new file or folder at `path` has to be given to."""
         if like is None and not may_give():
             return None
         folder = os.path.dirname(path) or "."
@@ -362,12 +365,12 @@ class LocalFs:
 
     @contextmanager
     def lock(self, folder: str) -> Iterator[None]:
-        """The lock goes with the process, so one that was killed holds nothing."""
+        """The lock ends with its process, so a killed one holds nothing."""
         name, at = self._at(folder)
         descriptor = os.open(name, OPEN_FOLDER, dir_fd=at)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not os.path.samestat(os.fstat(descriptor), self._status(folder)):  # published or removed while we came
+            if not os.path.samestat(os.fstat(descriptor), self._status(folder)):  # published or removed since
                 raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK), folder)
             with self._holding(folder, descriptor):
                 yield
@@ -393,7 +396,7 @@ class LocalFs:
 
 
 def read_small(fs: Fs, path: str) -> bytes:
-    """A whole file that is read at once; LimitExceeded for one that is too large for that."""
+    """The content of a small file; LimitExceeded if it is too large to read at once."""
     size = fs.size(path)
     if size > SMALL_FILE:
         raise LimitExceeded("memory-limit", file=path, expected=f"at most {SMALL_FILE} bytes", found=f"{size} bytes")

@@ -1,8 +1,8 @@
-"""Local files: positional reads with no mapping, and a store that no symbolic link leads out of.
+"""Local files: positional reads without mmap, and a store that no symbolic link leads out of.
 
 The path that the user gave may be a symbolic link or contain some. Below it none is followed, so a log folder from an untrusted
-place shows only its own files; FIFOs, sockets and devices are refused before a read could wait for them. `PatchedSource` reads on
-after sectors that the disk cannot read.
+place shows only its own files; FIFOs, sockets and devices are refused before a read could block on them. `PatchedSource`
+continues after sectors that the disk cannot read.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from typing import Self
 from kafkalog.errors import LimitExceeded, SegmentChanged, StorageError, UnsupportedFormat
 
 from .failures import read_error
-from .store import LINKED_FOLDER, ByteSource, Entry, Fingerprint, Kind, is_plain_name, require_plain_name
+from .store import LINKED_FOLDER, ByteSource, Entry, Fingerprint, Kind, is_plain_name, require_plain_name, short_repr
 
 # One page: the kernel reads whole pages, so a smaller gap costs nothing to read through.
 MINIMUM_GAP = 4096
-# A cleaner gives segments away and puts the new one in their place within moments; a listing in between would miss their records.
+# A cleaner removes segments and renames the new one into place within moments; a listing in between would miss their records.
 LISTING_TRIES = 100
-# Names that the kernel hands out in one piece, which no rename can split.
+# Names that the kernel returns in one call, which no rename can split.
 LISTED_AT_ONCE = 400
 SECTOR_BYTES = 4096  # what a disk fails in
 BLOCK = 512  # the unit of st_blocks, whatever the file system's own is
 
-# O_NONBLOCK: opening a FIFO for reading otherwise waits for a writer, for ever.
+# O_NONBLOCK: opening a FIFO for reading otherwise waits for a writer, forever.
 _OPEN_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 # O_PATH needs only the search permission of a folder, as a plain path would.
 _OPEN_FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
@@ -65,6 +65,9 @@ class LocalFile:
         self._path = path
         self._descriptor = descriptor
         self._fingerprint = _fingerprint(status)
+
+    def __repr__(self) -> str:
+        return f"LocalFile({short_repr(self._path)}, {self.size} bytes{', closed' if self._descriptor < 0 else ''})"
 
     @property
     def path(self) -> str:
@@ -125,11 +128,11 @@ class LocalFile:
             start = hole
 
     def again(self) -> LocalFile:
-        """The same file, opened once more."""
+        """The same file with a descriptor of its own."""
         return LocalFile(self._path, os.dup(self._descriptor), self._status())
 
     def entry(self) -> Entry:
-        """What the file is now, whatever has its name."""
+        """The entry of the open file, whatever has its name now."""
         return _entry(os.path.basename(self._path), self._status())
 
     def close(self) -> None:
@@ -163,10 +166,13 @@ def _fingerprint(status: os.stat_result) -> Fingerprint:
 
 
 class LocalStore:
-    """Local folders and files. `start` is the path that the user gave; only up to there are symbolic links followed."""
+    """Local folders and files. `start` is the path that the user gave; symbolic links are followed only up to there."""
 
     def __init__(self, start: str) -> None:
         self._start = start
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({short_repr(self._start)})"
 
     def list(self, folder: str) -> list[Entry]:
         for _ in range(LISTING_TRIES):
@@ -179,7 +185,7 @@ class LocalStore:
                 os.close(descriptor)
             if entries is not None:
                 return sorted(entries, key=lambda entry: entry.name)
-        raise StorageError(f"{folder}: files come and go faster than they can be listed; try again", file=folder)
+        raise StorageError(f"{folder}: files change faster than they can be listed; try again", file=folder)
 
     def stat(self, path: str) -> Entry | None:
         try:
@@ -226,7 +232,7 @@ class LocalStore:
         return os.path.basename(path)
 
     def _is_given(self, path: str) -> bool:
-        """True for the path that the user gave and the folders it leads through: there symbolic links are the user's own."""
+        """True for the path that the user gave and the folders above it: symbolic links there are the user's own."""
         return path == self._start or self._start.startswith(path.rstrip("/") + "/")
 
     def _open(self, path: str, flags: int) -> int:
@@ -238,7 +244,7 @@ class LocalStore:
                 return os.open(path, flags)
             folder = self._open_parent(path)
             try:
-                # Asked before the open as well, since to open a device can already do something to it.
+                # Checked before the open as well: opening a device can already have an effect.
                 _require_kind(path, os.stat(self.name(path), dir_fd=folder, follow_symlinks=False).st_mode, wanted)
                 return os.open(self.name(path), flags | os.O_NOFOLLOW, dir_fd=folder)
             finally:
@@ -272,7 +278,7 @@ class LocalStore:
 
 
 class HeldStore(LocalStore):
-    """The store with some files open already: these are read as they are, whatever gets their names meanwhile."""
+    """The store with some files already open: they are read as they are, whatever gets their names meanwhile."""
 
     def __init__(self, below: LocalStore, held: Mapping[str, LocalFile]) -> None:
         super().__init__(below._start)
@@ -292,7 +298,7 @@ def _require_kind(path: str, mode: int, wanted: Kind) -> None:
 
 
 def _list_once(descriptor: int) -> list[Entry] | None:
-    """The entries of a folder; None where a name came or went meanwhile."""
+    """The entries of a folder; None if a name appeared or vanished meanwhile."""
     with os.scandir(descriptor) as found:
         entries = [_examine(item) for item in found]
     present = [entry for entry in entries if entry is not None]
@@ -315,7 +321,7 @@ def _examine(item: os.DirEntry[str]) -> Entry | None:
 
 
 def _listed_kind(item: os.DirEntry[str]) -> Kind:
-    """The kind as the listing itself tells it, for an entry that cannot be examined."""
+    """The kind that the listing itself reports, for an entry that cannot be examined."""
     try:
         return "file" if item.is_file(follow_symlinks=False) else "folder" if item.is_dir(follow_symlinks=False) else "other"
     except OSError:
@@ -323,12 +329,15 @@ def _listed_kind(item: os.DirEntry[str]) -> Kind:
 
 
 class PatchedSource:
-    """A source with zeros where `source` fails with an I/O error; `on_failure(position, size)` hears of each such place once."""
+    """A source with zeros where `source` fails with an I/O error; `on_failure(position, size)` is called once for each place."""
 
     def __init__(self, source: ByteSource, on_failure: Callable[[int, int], None]) -> None:
         self._source = source
         self._on_failure = on_failure
         self._failed: set[int] = set()
+
+    def __repr__(self) -> str:
+        return f"PatchedSource({self._source!r}, unreadable={len(self._failed)})"
 
     @property
     def path(self) -> str:
@@ -355,7 +364,7 @@ class PatchedSource:
         return self._read_in_steps(position, target)
 
     def _read_in_steps(self, position: int, target: memoryview) -> int:
-        """Fill `target` piece by piece, along the boundaries of 4 KiB that a disk fails in."""
+        """Fill `target` piece by piece, along the 4 KiB boundaries that a disk fails in."""
         done = 0
         while done < len(target) and position + done < self.size:
             here = position + done

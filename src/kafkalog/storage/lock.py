@@ -1,7 +1,7 @@
 """The lock that a broker holds on its log directory: `.lock`, taken with a POSIX record lock as Java takes it.
 
-Such a lock belongs to a process: to close any descriptor of the file lets go of it. So this process opens the file once, however
-many of its tasks hold it.
+Such a lock belongs to a process: closing any descriptor of the file releases it. So this process opens the file once, however
+many of its tasks hold the lock.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FLOCK = struct.Struct("hhqqi4x")  # Linux: l_type, l_whence, l_start, l_len, l_
 @dataclass
 class _Held:
     descriptor: int
-    is_ours: bool  # whether the file was made for this
+    is_ours: bool  # whether we made the file
     holders: int = 1
 
 
@@ -39,7 +39,7 @@ _held: dict[tuple[int, int], _Held] = {}  # by device and inode
 
 @contextmanager
 def broker_lock(log_directory: str) -> Iterator[None]:
-    """Keep brokers out of a log directory; StorageError if one is running there. A lock file made for this goes away again."""
+    """Keep brokers out of a log directory; StorageError if one is running there. A lock file that we make is removed again."""
     path = os.path.join(log_directory, LOCK_FILE)
     with _turn:
         key = _take(log_directory, path)
@@ -47,13 +47,13 @@ def broker_lock(log_directory: str) -> Iterator[None]:
         yield
     finally:
         with _turn:
-            _let_go(key, path)
+            _release(key, path)
 
 
 def is_broker_running(log_directory: str) -> bool | None:
-    """Whether anybody holds the lock of a log directory; None if that cannot be found out. Nothing is locked or written."""
+    """Whether a process holds the lock of a log directory; None if that is unknown. Nothing is locked or written."""
     path = os.path.join(log_directory, LOCK_FILE)
-    if sys.platform != "linux":  # others order the fields of a lock in another way
+    if sys.platform != "linux":  # others order the fields of a lock differently
         return None
     with _turn:
         if _key_of(path) in _held:
@@ -82,16 +82,16 @@ def _take(log_directory: str, path: str) -> tuple[int, int]:
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            os.close(descriptor)  # whoever has locked it needs the file, also if it is the one that we made
+            os.close(descriptor)  # the holder of the lock needs the file, even if we made it
             raise StorageError(f"{log_directory}: a broker is running on this log directory; stop it first", file=path) from error
         status = os.fstat(descriptor)
         if (key := (status.st_dev, status.st_ino)) == _key_of(path):
             _held[key] = _Held(descriptor, is_new)
             return key
-        os.close(descriptor)  # its maker took it away before it was ours
+        os.close(descriptor)  # its maker removed it before we had the lock
 
 
-def _let_go(key: tuple[int, int], path: str) -> None:
+def _release(key: tuple[int, int], path: str) -> None:
     held = _held[key]
     held.holders -= 1
     if held.holders:
@@ -104,7 +104,7 @@ def _let_go(key: tuple[int, int], path: str) -> None:
 
 
 def _open(log_directory: str, path: str) -> tuple[int, bool]:
-    """(a descriptor of the lock file, whether it was made now)"""
+    """(a descriptor of the lock file, whether we made it now)"""
     while True:
         try:
             with suppress(FileNotFoundError):
@@ -128,7 +128,7 @@ def _make(log_directory: str) -> int:
 
 
 def _whose(log_directory: str) -> str:
-    """Whom to run as, if that is somebody else."""
+    """Whom to run as, if the log directory belongs to another user."""
     with suppress(OSError):
         owner = os.stat(log_directory).st_uid
         if owner != os.geteuid():

@@ -1,4 +1,4 @@
-"""Object stores and other remote file systems through `pyarrow.fs`: ranged reads only, nothing is fetched ahead or kept.
+"""Object stores and other remote file systems through `pyarrow.fs`: ranged reads only, no read-ahead and no cache.
 
 A path is spelled `s3://bucket/key`, without the credentials and options that the user's URI may carry: paths end up in tables and
 messages.
@@ -17,7 +17,7 @@ from pyarrow import fs
 
 from kafkalog.errors import LimitExceeded, SegmentChanged, StorageError, UnsupportedFormat, UsageError
 from kafkalog.storage.failures import object_error
-from kafkalog.storage.store import Entry, Fingerprint, Kind, is_plain_name, require_plain_name
+from kafkalog.storage.store import Entry, Fingerprint, Kind, is_plain_name, require_plain_name, short_repr
 
 # At 100 MB/s these bytes take 0.7 ms, less than the first byte of another request.
 MINIMUM_GAP = 65536
@@ -28,7 +28,7 @@ SCHEMES = ("s3", "s3a", "s3n", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs")
 _SAFE_IN_PATH = "/%:@!$&'()*+,;=~-._"
 # Opening in these fails at once for what is not an object; in others it could wait on a FIFO.
 _ONLY_OBJECTS = ("s3", "gcs", "abfs")
-# Any byte but the frequent ones.
+# Any byte that is not frequent.
 _UNREAD = 0xA5
 CHECK_PATH = "check the path"
 _FAILURES = (OSError, ValueError, pa.ArrowException)
@@ -41,7 +41,7 @@ def store_of_uri(uri: str) -> tuple[ObjectStore, str]:
 
 
 def filesystem_of_uri(uri: str) -> tuple[fs.FileSystem, str, str]:
-    """The file system that `uri` names, what its paths carry in front for people to read, and the path in it."""
+    """The file system that `uri` names, the prefix that people see before its paths, and the path in it."""
     try:
         # Without fragments: `#` is an ordinary character of a key.
         parts = urlsplit(uri, allow_fragments=False)
@@ -50,7 +50,7 @@ def filesystem_of_uri(uri: str) -> tuple[fs.FileSystem, str, str]:
     shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
     if parts.scheme not in SCHEMES:
         allowed = ", ".join(f"{scheme}://" for scheme in ("file", *SCHEMES))
-        raise UsageError(f"{shown}: no storage is called {parts.scheme}://; give a path or one of {allowed}")
+        raise UsageError(f"{shown}: unknown storage {parts.scheme}://; give a path or one of {allowed}")
     # Hadoop's names for S3 are what Spark users have at hand.
     scheme = "s3" if parts.scheme in ("s3a", "s3n") else parts.scheme
     encoded = urlunsplit((scheme, parts.netloc, quote(parts.path, safe=_SAFE_IN_PATH), parts.query, ""))
@@ -76,7 +76,7 @@ def _without_secrets(text: str, parts: SplitResult) -> str:
 
 
 def store_of(filesystem: fs.FileSystem, path: str) -> tuple[ObjectStore, str]:
-    """The store of a ready file system; `path` as that file system spells it, or with its scheme in front."""
+    """The store of a ready file system; `path` as that file system spells it, or with its scheme before it."""
     scheme, found, rest = path.partition("://")
     prefix = f"{scheme}://" if found else ""
     return _checked(ObjectStore(filesystem, prefix), prefix + (rest if found else path).rstrip("/"))
@@ -91,7 +91,7 @@ def _checked(store: ObjectStore, path: str) -> tuple[ObjectStore, str]:
 class ObjectFile:
     """An object read by ranges: one request for each read.
 
-    A handle of Arrow is used by one thread at a time; a read takes an idle one or opens another.
+    A handle of Arrow's is used by one thread at a time; a read takes an idle one or opens another.
     """
 
     minimum_gap = MINIMUM_GAP
@@ -102,6 +102,9 @@ class ObjectFile:
         self._closed = False
         handle, self._fingerprint = store.open_object(path)
         self._idle = [handle]
+
+    def __repr__(self) -> str:
+        return f"ObjectFile({short_repr(self._path)}, {self.size} bytes)"
 
     @property
     def path(self) -> str:
@@ -133,10 +136,10 @@ class ObjectFile:
     def refresh(self) -> int:
         handle, now = self._store.open_object(self._path)
         before = self._fingerprint
-        # An object only grows by being replaced with a longer copy; one of the same size with another tag has other content.
+        # An object grows only by being replaced with a longer copy; the same size with another tag means other content.
         if now.size < before.size or (now.size == before.size and now.identity != before.identity):
             raise self._changed(min(now.size, before.size), now)
-        # The handles of before end where the object ended then.
+        # The earlier handles end where the object ended then.
         self._idle, self._fingerprint = [handle], now
         return now.size
 
@@ -179,10 +182,10 @@ class ObjectFile:
         return count
 
     def _read_s3(self, handle: Any, position: int, target: memoryview) -> int:
-        """Reads from S3, whose count cannot be trusted: Arrow 26 claims every byte asked for of an object that became shorter.
+        """Read from S3, where the count cannot be trusted: of an object that became shorter, Arrow 26 claims all bytes asked for.
 
-        The bytes it did not read stay as they were, so `_UNREAD` at the end tells. Where the object itself holds that byte, the
-        question costs one request in 256 reads.
+        The bytes it did not read stay as they were, so `_UNREAD` at the end shows it. Where the object itself holds that byte,
+        the check costs one request in 256 reads.
         """
         target[-1] = _UNREAD
         handle.seek(position)
@@ -192,7 +195,7 @@ class ObjectFile:
         return count
 
     def _raise_if_shorter(self, size: int, position: int) -> None:
-        """SegmentChanged if the object now has fewer than `size` bytes: stores answer reads of such with errors of their own."""
+        """SegmentChanged if the object now has fewer than `size` bytes: stores answer such reads with errors of their own."""
         try:
             _, now = self._store.open_object(self._path)
         except StorageError:
@@ -213,7 +216,7 @@ def _read_counted(handle: Any, position: int, target: memoryview) -> int:
 
 
 class ObjectStore:
-    """Folders and files of a `pyarrow.fs` file system; `prefix` is what its paths carry in front for people to read."""
+    """Folders and files of a `pyarrow.fs` file system; `prefix` is what people see before its paths."""
 
     def __init__(self, filesystem: fs.FileSystem, prefix: str = "") -> None:
         self._filesystem = filesystem
@@ -223,6 +226,9 @@ class ObjectStore:
             innermost = innermost.base_fs
         self.counts_bytes = innermost.type_name != "s3"
         self._only_objects = innermost.type_name in _ONLY_OBJECTS
+
+    def __repr__(self) -> str:
+        return f"ObjectStore({short_repr(self._prefix or self._filesystem.type_name)})"
 
     def list(self, folder: str) -> list[Entry]:
         try:
@@ -247,7 +253,7 @@ class ObjectStore:
         return ObjectFile(self, path)
 
     def open_object(self, path: str) -> tuple[Any, Fingerprint]:
-        """A handle for ranged reads of `path`, and its fingerprint from the same answer of the store."""
+        """A handle for ranged reads of `path`, and the fingerprint from the same response."""
         try:
             file = self._filesystem.open_input_file(self._inner(path))
             return file, _fingerprint(path, file)
@@ -286,7 +292,7 @@ def _entry(info: fs.FileInfo) -> Entry:
     elif info.type == fs.FileType.Directory:
         kind = "folder"
     problem = "" if kind != "other" else "neither an object nor a folder"
-    # A key may hold any characters, such as `a/../b`; as a name of a file it would lead elsewhere.
+    # A key may hold any characters, such as `a/../b`; as a file name it would lead elsewhere.
     if not is_plain_name(info.base_name):
         kind, problem = "other", "its name is not the name of a file"
     return Entry(info.base_name, kind, info.size or 0, info.mtime_ns or 0, problem)
@@ -296,7 +302,7 @@ def _fingerprint(path: str, file: Any) -> Fingerprint:
     """Size, tag and time of the open object; the store sent them when it opened, so they cost no request."""
     try:
         metadata = {key.lower(): value for key, value in (file.metadata() or {}).items()}
-    except _FAILURES:  # a file system that keeps no metadata
+    except _FAILURES:  # a file system without metadata
         metadata = {}
     return Fingerprint(_text(metadata.get("etag")) or path, file.size(), _time_ns(_text(metadata.get("last-modified"))))
 

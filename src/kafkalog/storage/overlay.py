@@ -15,7 +15,7 @@ PAGE = 1 << 12
 
 
 class _Changed:
-    """A file as it would be: pages that were written, over the first bytes of a file below."""
+    """A file as it would be: the pages written, over the first bytes of a file below."""
 
     def __init__(self, fs: Fs, below: str | None = None) -> None:
         self.fs = fs
@@ -61,7 +61,7 @@ class _Changed:
 
 
 class _OpenChanged:
-    """A file of the overlay that is open."""
+    """An open file of the overlay."""
 
     def __init__(self, file: _Changed) -> None:
         self.file = file
@@ -88,7 +88,7 @@ class _OpenChanged:
         """There is nothing to keep."""
 
     def close(self) -> None:
-        """There is nothing to let go."""
+        """There is nothing to release."""
 
 
 class _NewChanged(_OpenChanged):
@@ -97,12 +97,15 @@ class _NewChanged(_OpenChanged):
 
 
 class OverlayFs:
-    """Reads `below`, writes to memory. Made for plans: what is written should be small."""
+    """Reads `below`, writes to memory. For plans, whose writes are small."""
 
     def __init__(self, below: Fs) -> None:
         self.below = below
         self._files: dict[str, _Changed | None] = {}  # None: removed
         self._folders: dict[str, bool] = {}  # False: removed
+
+    def __repr__(self) -> str:
+        return f"OverlayFs({self.below!r}, touched={len(self._files)})"
 
     def _file(self, path: str) -> _Changed:
         if path not in self._files and self.below.kind(path) == "file":
@@ -141,23 +144,23 @@ class OverlayFs:
         self.make_folder(path)
 
     def require_private(self, path: str) -> None:
-        """Nobody else is here."""
+        """Nobody else has access."""
 
     def give(self, path: str, like: Ownership | None = None) -> None:
-        """There is nobody to give it to."""
+        """It has no owner."""
 
     def empty(self, path: str) -> None:
         for name in self.list(path):
             self.remove(os.path.join(path, name))
 
     def ownership(self, path: str) -> Ownership:
-        """That of the nearest thing which is really there: what is new would belong to the same."""
+        """That of the nearest existing file or folder: a new one would have the same owner."""
         while self.below.kind(path) == "missing":
             path = os.path.dirname(path)
         return self.below.ownership(path)
 
     def require_useful(self, folder: str) -> None:
-        """What is made here is of no use to anybody."""
+        """Nothing made here is used by others."""
 
     def rename(self, old: str, new: str) -> None:
         self._files[new] = self._file(old)
@@ -194,7 +197,7 @@ class OverlayFs:
         return self._file(path).read(position, size)
 
     def changes(self) -> Sequence[str]:
-        """The files that are not as they were: made, changed, or removed."""
+        """The files that were made, changed or removed."""
         return sorted(path for path, file in self._files.items() if self._differs(path, file))
 
     def _differs(self, path: str, file: _Changed | None) -> bool:
@@ -210,11 +213,11 @@ class OverlayFs:
         return any(file.read(at, step) != self.below.read(path, at, step) for at in range(0, file.size, step))
 
     def lock(self, folder: str) -> AbstractContextManager[None]:
-        """Nobody else is here."""
+        """Nobody else has access."""
         return nullcontext()
 
     def broker_lock(self, log_directory: str) -> AbstractContextManager[None]:
-        """No broker is here."""
+        """No broker has access."""
         return nullcontext()
 
 

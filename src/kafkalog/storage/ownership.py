@@ -26,37 +26,37 @@ _OWNER_READS_AND_WRITES = stat.S_IRUSR | stat.S_IWUSR
 
 
 class Ownership(NamedTuple):
-    """The user and the group of a file or folder, and its permission bits; None: what the process gives to what it makes."""
+    """The user and group of a file or folder, and its permission bits; None: the default of this process."""
 
     user: int
     group: int
     mode: int | None = None
-    is_needed: bool = True  # False: what cannot be given to that user may stay ours
+    is_needed: bool = True  # False: it may stay ours if it cannot be given to that user
 
     @property
     def is_shared(self) -> bool:
-        """Whether it is a folder such as /tmp, in which everybody has files of his own."""
+        """Whether it is a folder such as /tmp, in which every user has files."""
         return self.mode is not None and self.mode & _SHARED == _SHARED
 
 
 class Pattern(NamedTuple):
-    """What new files and new folders are like."""
+    """Owner and mode of new files and of new folders."""
 
     file: Ownership
     folder: Ownership
 
     @classmethod
     def below(cls, above: Ownership) -> Pattern:
-        """What is new below a folder that belongs to somebody; in one for everybody it belongs to who makes it."""
+        """The pattern below a folder: its owner's, or in a shared folder the maker's."""
         owner = Ownership(ROOT, ROOT) if above.is_shared else above._replace(mode=None)
         return cls(owner, owner)
 
     @classmethod
     def of_copy(cls, above: Ownership, original: Pattern) -> Pattern:
-        """What a copy is like that is made below `above`.
+        """The pattern of a copy that is made below `above`.
 
-        Who owns the place gets it. In root's place, or one for everybody, it belongs to whom the original belongs to. It may be
-        read by whom the original may be read by.
+        It belongs to the owner of the place; in root's place, or a shared one, to the owner of the original. It may be read by
+        those who may read the original.
         """
         owner = original.folder._replace(is_needed=False) if above.user == ROOT or above.is_shared else above
         return cls(
@@ -66,7 +66,7 @@ class Pattern(NamedTuple):
 
     @classmethod
     def of_log(cls, file: Ownership, folder: Ownership) -> Pattern:
-        """What new files of a log are like: the owner is that of the folder, the mode that of the file."""
+        """The pattern of new files of a log: the owner of its folder, the mode of its file."""
         return cls(folder._replace(mode=file.mode), folder)
 
 
@@ -80,7 +80,7 @@ def may_give() -> bool:
 
 
 def owner_of_new(above: Ownership, like: Ownership | None) -> Ownership | None:
-    """Whom something new in a folder that is `above` is to belong to; None: what this process makes is right as it is."""
+    """The owner of something new in a folder that is `above`; None: what this process makes is right as it is."""
     if like is not None:
         return None if like.mode is None and not _is_for_another(like) else like
     if not may_give() or above.is_shared or not _is_for_another(above):
@@ -93,7 +93,7 @@ def _is_for_another(owner: Ownership) -> bool:
 
 
 def make_file(name: str, folder: int, owner: Ownership) -> int:
-    """A descriptor of the new file `name` in the open folder; FileExistsError if there is something of that name."""
+    """A descriptor of the new file `name` in the open folder; FileExistsError if the name is taken."""
     if _is_for_another(owner):
         try:
             return _make_nameless(name, folder, owner)
@@ -115,7 +115,7 @@ def _make_nameless(name: str, folder: int, owner: Ownership) -> int:
     descriptor = os.open(".", _NAMELESS, _first_mode(owner), dir_fd=folder)
     try:
         settle(descriptor, owner)
-        # With descriptors, so that linkat is asked to follow the link that /proc has for a file without a name.
+        # With descriptors, so that linkat follows the link that /proc has for a file without a name.
         os.link(f"/proc/self/fd/{descriptor}", name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=True)
     except BaseException:
         os.close(descriptor)
@@ -124,12 +124,12 @@ def _make_nameless(name: str, folder: int, owner: Ownership) -> int:
 
 
 def make_folder(name: str, folder: int, owner: Ownership) -> None:
-    """The new folder `name` in the open one, which gets its name when it belongs to whom it should."""
+    """Make the folder `name` in the open one; it gets its name when it has its owner."""
     if is_there(name, folder):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name)
     making = name_beside(name, _MAKING, ".")
     with suppress(FileNotFoundError):
-        os.rmdir(making, dir_fd=folder)  # of a run that was killed
+        os.rmdir(making, dir_fd=folder)  # left by a killed run
     try:
         os.mkdir(making, UNFINISHED_MODE, dir_fd=folder)
         descriptor = os.open(making, OPEN_FOLDER, dir_fd=folder)
@@ -145,17 +145,17 @@ def make_folder(name: str, folder: int, owner: Ownership) -> None:
 
 
 def give_folder(descriptor: int, owner: Ownership) -> None:
-    """Give a folder of unfinished work to its owner; PermissionError if it is another one, which was put in its place."""
+    """Give a folder of unfinished work to its owner; PermissionError if another folder was put in its place."""
     if not is_unfinished(descriptor):
         raise PermissionError(errno.EPERM, "another folder was put in the place of one that was just made")
     settle(descriptor, owner._replace(mode=0o777 & ~current_umask() if owner.mode is None else owner.mode))
 
 
-_REFUSED = (errno.EPERM, errno.EINVAL)  # the latter for users that a container does not know
+_REFUSED = (errno.EPERM, errno.EINVAL)  # the latter for users that are unknown in a container
 
 
 def settle(descriptor: int, owner: Ownership) -> None:
-    """Give an open file of ours to its owner, as far as that is for us to decide: others than root can give a group only."""
+    """Give an open file of ours to its owner, as far as we may: users other than root can only set a group."""
     made = os.fstat(descriptor)
     if may_give() and (made.st_uid, made.st_gid) != (owner.user, owner.group):
         try:
@@ -164,19 +164,19 @@ def settle(descriptor: int, owner: Ownership) -> None:
             if error.errno not in _REFUSED:
                 raise
             if owner.is_needed:
-                said = f"it cannot be given to {user_name(owner.user)}, to whom it has to belong ({os.strerror(error.errno)})"
-                raise PermissionError(errno.EPERM, said) from error
+                reason = f"it cannot be given to {user_name(owner.user)}, to whom it has to belong ({os.strerror(error.errno)})"
+                raise PermissionError(errno.EPERM, reason) from error
     elif made.st_gid != owner.group:
         with suppress(OSError):
             os.fchown(descriptor, -1, owner.group)
-    inherited = made.st_mode & stat.S_ISGID if stat.S_ISDIR(made.st_mode) else 0  # of a setgid folder above
+    inherited = made.st_mode & stat.S_ISGID if stat.S_ISDIR(made.st_mode) else 0  # from a setgid folder above
     if owner.mode is not None and stat.S_IMODE(made.st_mode) != owner.mode & 0o777 | inherited:
-        with suppress(PermissionError):  # where modes are not kept: the file is ours
+        with suppress(PermissionError):  # on a file system without modes: the file is ours
             os.fchmod(descriptor, owner.mode & 0o777 | inherited)
 
 
 def problem_of_new_files(folder: str) -> str:
-    """Why files that this process makes in a folder would not do, and what would; empty if nothing is wrong."""
+    """Why files that this process makes in a folder would be of no use, and what to do; empty if nothing is wrong."""
     status = os.stat(folder)
     is_own = status.st_uid == os.geteuid()
     owner, you = user_name(status.st_uid), f"you ({user_name(os.geteuid())})"
@@ -188,26 +188,26 @@ def problem_of_new_files(folder: str) -> str:
         if is_own:
             return f"{you} may not write there ({mode}); allow it first (`chmod u+w`)"
         return f"belongs to {owner}, and {you} may not write there ({mode}); {advice}"
-    if not may_give() and not _is_of_use_to(ownership_of(status), _new_file_in(status)):
+    if not may_give() and not _is_usable_by(ownership_of(status), _new_file_in(status)):
         return f"belongs to {owner}, and a broker that runs as {owner} could not open the files that {you} make there; {advice}"
     return ""
 
 
-def _is_of_use_to(owner: Ownership, made: Ownership) -> bool:
-    """Whether the owner of a folder could read and write a file that is made there as `made`."""
+def _is_usable_by(owner: Ownership, made: Ownership) -> bool:
+    """Whether the owner of a folder could read and write a file with the owner and mode `made`."""
     mode = made.mode or 0
     is_group_enough = made.group == owner.group and mode & 0o060 == 0o060
     return made.user == owner.user or is_group_enough or mode & 0o006 == 0o006
 
 
 def _new_file_in(folder: os.stat_result) -> Ownership:
-    """What a file would be that this process makes there and cannot give away."""
+    """Owner and mode of a file that this process makes there and cannot give away."""
     group = folder.st_gid if folder.st_mode & stat.S_ISGID else os.getegid()
     return Ownership(os.geteuid(), group, 0o666 & ~current_umask())
 
 
 def current_umask() -> int:
-    """Read, not set and set back: other threads make files meanwhile."""
+    """The umask, read and not set and set back: other threads make files meanwhile."""
     with suppress(OSError, ValueError, StopIteration), open("/proc/self/status") as status:
         return int(next(line for line in status if line.startswith("Umask:")).split()[1], 8)
     mask = os.umask(0o077)

@@ -24,6 +24,7 @@ from .failures import writing
 from .fs import Buffer, Fs, LocalFs, LocalNewFile, NewFile
 from .overlay import OwnedFs, UnsyncedFs
 from .ownership import Ownership, Pattern
+from .store import short_repr
 from .unfinished import UNFINISHED, path_beside, refusal, unfinished_path
 
 
@@ -93,19 +94,19 @@ def _replacement(fs: Fs, path: str, temporary: str, shown: str | None = None) ->
 
 
 def publish_files(fs: Fs, folder: str, files: Mapping[str, Iterable[Buffer]]) -> None:
-    """Files of one folder, complete and durable."""
+    """Write files of one folder, complete and durable."""
     for name, parts in files.items():
         replace_file(fs, os.path.join(folder, name), parts)
     sync_names(fs, folder)
 
 
 def replaced_ownership(fs: Fs, path: str) -> Ownership | None:
-    """Whom the file at `path` belongs to, and its mode; None if there is none."""
+    """The owner and mode of the file at `path`; None if there is none."""
     return fs.ownership(path) if fs.kind(path) == "file" else None
 
 
 def write_file(fs: Fs, path: str, parts: Iterable[Buffer], like: Ownership | None = None) -> None:
-    """A new file of these parts, durable once its folder is."""
+    """Write a new file of these parts, durable once its folder is."""
     file = fs.create(path, like)
     try:
         for part in parts:
@@ -116,7 +117,7 @@ def write_file(fs: Fs, path: str, parts: Iterable[Buffer], like: Ownership | Non
 
 
 def holds(fs: Fs, path: str, parts: Iterable[Buffer]) -> bool:
-    """Whether the file at `path` has exactly these bytes already."""
+    """Whether the file at `path` already has exactly these bytes."""
     if fs.kind(path) != "file":
         return False
     position = 0
@@ -128,16 +129,16 @@ def holds(fs: Fs, path: str, parts: Iterable[Buffer]) -> bool:
 
 
 def sync_names(fs: Fs, folder: str) -> None:
-    """Make durable which names are in `folder`."""
+    """Make the names in `folder` durable."""
     with writing(folder, "its new files are complete, but a crash may lose them; run the command again"):
         fs.sync_folder(folder)
 
 
 class StagedFolder:
-    """A new folder, filled out of sight. `publish` lets it appear, complete and durable; without it nothing stays.
+    """A new folder, filled out of sight. `publish` makes it appear, complete and durable; without it nothing stays.
 
-    Who writes more than whole files into `staging` does so on `unsynced`, and calls `sync_files` in the end. Meanwhile it is
-    closed to everybody else. `original` is the pattern of what it is a copy of, if it is one.
+    Callers that write more than whole files into `staging` do so on `unsynced`, and finally call `sync_files`. Until then it is
+    closed to everybody else. `original` is the pattern of the original, if it is a copy.
     """
 
     def __init__(self, fs: Fs, target: str, original: Pattern | None = None) -> None:
@@ -147,45 +148,48 @@ class StagedFolder:
         self.target = target
         self.staging = unfinished_path(target)
         self.published = False
-        self._is_ours = self._is_held = False
-        self._held = ExitStack()
+        self._is_ours = self._is_locked = False
+        self._locks = ExitStack()
+
+    def __repr__(self) -> str:
+        return f"StagedFolder({short_repr(self.target)}, {'published' if self.published else 'unfinished'})"
 
     def __enter__(self) -> Self:
         make_folders(self.fs, os.path.dirname(self.target), self.pattern.folder._replace(mode=None))
         with writing(self.target):
             try:
-                # Known before it is made: a signal may come right after.
+                # Set before it is made: a signal may come right after.
                 self._is_ours = self.fs.kind(self.staging) == "missing"
                 try:
                     self.fs.make_private_folder(self.staging)
                 except FileExistsError:
                     self._is_ours = False
-                self._hold()
-                self._clear()  # what a run that was killed left behind
-            except (BlockingIOError, FileNotFoundError) as error:  # held by another process, or published by it while we came
+                self._lock()
+                self._clear()  # what a killed run left behind
+            except (BlockingIOError, FileNotFoundError) as error:  # locked by another process, or just published by it
                 raise StorageError(f"{self.target}: another process is writing it; wait for it", file=self.target) from error
             except BaseException:
-                self._take_back()
+                self._remove_staging()
                 raise
         return self
 
-    def _hold(self) -> None:
-        """Hold what is ours; StorageError if somebody else made it."""
+    def _lock(self) -> None:
+        """Lock the staging folder; StorageError if somebody else made it."""
         if self.fs.kind(self.staging) not in ("folder", "missing"):
             raise refusal(self.staging, "a link or no folder, so this command did not make it")
-        self._held.enter_context(self.fs.lock(self.staging))
+        self._locks.enter_context(self.fs.lock(self.staging))
         self.fs.require_private(self.staging)
-        self._is_ours = self._is_held = True
+        self._is_ours = self._is_locked = True
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         if self.published:
-            self._held.close()
+            self._locks.close()
         else:
-            self._take_back()
+            self._remove_staging()
 
-    def _take_back(self) -> None:
-        with self._held, suppress(OSError):
-            if self._is_held:
+    def _remove_staging(self) -> None:
+        with self._locks, suppress(OSError):
+            if self._is_locked:
                 self._clear()
             if self._is_ours:
                 self.fs.remove_folder(self.staging)
@@ -194,12 +198,12 @@ class StagedFolder:
         self.fs.empty(self.staging)
 
     def write(self, name: str, parts: Iterable[Buffer]) -> None:
-        """A file of the folder."""
+        """Write a file of the folder."""
         with writing(os.path.join(self.target, name)):
             write_file(self.fs, os.path.join(self.staging, name), parts)
 
     def sync_files(self) -> None:
-        """Make durable what others wrote into the folder."""
+        """Make durable what was written on `unsynced`."""
         for name in self.fs.list(self.staging):
             with writing(os.path.join(self.target, name)):
                 file = self.fs.open(os.path.join(self.staging, name))

@@ -1,4 +1,4 @@
-"""What `pyarrow.fs` cannot ask of S3: conditional puts, and uploads that were begun and never ended. Through boto3."""
+"""Requests to S3 that `pyarrow.fs` cannot make, through boto3: conditional puts, and uploads that never ended."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from kafkalog.errors import StorageError, UsageError
 
-# Two conditional puts of one key at the same moment: the store asks to try again.
+# Two conditional puts of one key at the same moment: the store asks for a retry.
 CONFLICT: Final = "ConditionalRequestConflict"
 TRIES: Final = 8
 REFUSED: Final = ("PreconditionFailed", "412")
@@ -27,8 +27,11 @@ class S3Requests:
         self.prefix = f"s3://{self.bucket}"
         self._client = _client(parts.netloc.rpartition("@")[0], parse_qs(parts.query), region)
 
+    def __repr__(self) -> str:
+        return f"S3Requests({self.prefix!r})"
+
     def put(self, key: str, content: bytes, tag: str | None) -> str | None:
-        """Write an object that is not there, or that still has the tag given; its new tag, None if another was faster."""
+        """Write an object that does not exist, or still has the tag given; its new tag, None if another writer was faster."""
         condition = {"IfNoneMatch": "*"} if tag is None else {"IfMatch": tag}
         for _ in range(TRIES):
             answer, code = self._ask("writing", key, self._client.put_object, Key=key, Body=content, **condition)
@@ -40,7 +43,7 @@ class S3Requests:
         return None
 
     def get(self, key: str) -> tuple[bytes, str] | None:
-        """The content and the tag of an object; None if there is none."""
+        """The content and tag of an object; None if there is none."""
         answer, code = self._ask("reading", key, self._client.get_object, Key=key)
         return None if code is not None else (answer["Body"].read(), str(answer["ETag"]))
 
@@ -53,12 +56,12 @@ class S3Requests:
                 yield upload["Key"], upload["UploadId"]
 
     def abort_upload(self, key: str, identity: str) -> None:
-        """Let the store forget the parts of an upload; one that has ended meanwhile is left alone."""
+        """Have the store drop the parts of an upload; one that has ended meanwhile is left alone."""
         call = self._client.abort_multipart_upload
         self._ask("aborting an upload", key, call, "NoSuchUpload", Key=key, UploadId=identity)
 
     def _ask(self, action: str, key: str, call: Callable[..., Any], *expected: str, **arguments: Any) -> tuple[Any, str | None]:
-        """The answer of the store and None, or None and the code of a refusal that is an answer, too."""
+        """The response and None, or None and the code of a refusal that the caller expects."""
         from botocore.exceptions import ClientError
 
         def ask() -> tuple[Any, str | None]:
@@ -82,7 +85,7 @@ class S3Requests:
             found = error.response.get("Error", {})
             hint = ""
             if found.get("Code") == WITHOUT_CONDITIONS:
-                hint = "; this store knows no conditional writes, without which two runs at once could double records"
+                hint = "; this store has no conditional writes, without which two runs at once could write records twice"
             message = f"{self.prefix}/{key}: {action} failed: {found.get('Code')}: {found.get('Message')}{hint}"
             raise StorageError(message, file=f"{self.prefix}/{key}") from error
         except BotoCoreError as error:
@@ -95,7 +98,7 @@ def _client(login: str, query: dict[str, list[str]], region: str) -> Any:
         from botocore.config import Config
     except ImportError as error:
         raise UsageError(
-            f"writing to s3:// needs boto3 ({error}): its conditional puts keep two runs apart: pip install 'kafkalog[s3]'"
+            f"writing to s3:// needs boto3 ({error}) for conditional puts, which keep two runs apart: pip install 'kafkalog[s3]'"
         ) from None
     access_key, _, secret_key = login.partition(":")
     endpoint = _endpoint(query)
@@ -104,11 +107,11 @@ def _client(login: str, query: dict[str, list[str]], region: str) -> Any:
         ignore_configured_endpoint_urls=endpoint is None,
         # Arrow asks for `endpoint/bucket/key` wherever an endpoint is named.
         s3={"addressing_style": "auto" if endpoint is None else "path"},
-        # Stores other than Amazon's may not know the newer checksums.
+        # Stores other than Amazon's may not support the newer checksums.
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
         retries={"mode": "standard", "max_attempts": 5},
-        # A lease is renewed by these: no request may wait for longer than it lasts.
+        # These renew a lease: no request may take longer than it lasts.
         connect_timeout=5,
         read_timeout=10,
     )

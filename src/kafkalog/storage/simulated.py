@@ -1,9 +1,8 @@
 """A file system in memory that loses what a power cut may lose: the twin of `LocalFs` for tests.
 
-What a disk promises is little. Bytes of a file are there after the file was synced; before that any part of them may be missing,
-or be zeros, and what was written over others may be there in part. Names in a folder are there after the folder was synced;
-before that each change of them may have happened or not, in any combination. `images` lists the states in which the disk may be
-found.
+A disk promises little. Bytes of a file are durable after the file was synced; before that any part of them may be missing or
+zeros, and overwritten bytes may be old or new in part. Names in a folder are durable after the folder was synced; before that
+each change of them may have happened or not, in any combination. `images` lists the states in which the disk may be found.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from .fs import Buffer, NewFile, OpenFile, PathKind
 from .ownership import ROOT, Ownership
 
 SECTOR = 512
-ALL_SUBSETS_UP_TO = 6  # changes of names; of more, every prefix and every one left out
+ALL_SUBSETS_UP_TO = 6  # changes of names; of more, every prefix, and each one left out
 FILE_MODE, FOLDER_MODE, PRIVATE_MODE = 0o644, 0o755, 0o700  # of what root makes
 ROOTS_FILE, ROOTS_FOLDER = Ownership(ROOT, ROOT, FILE_MODE), Ownership(ROOT, ROOT, FOLDER_MODE)
 Files = dict[str, bytes]
@@ -44,7 +43,7 @@ class _File:
         self.pending.clear()
 
     def found(self, fate: str) -> bytes:
-        """The bytes after a power cut, in one of the ways it may go."""
+        """The bytes after a power cut, for one fate of the pending writes."""
         if not self.pending or fate == "kept":
             return bytes(self.content)
         if fate == "lost":
@@ -54,7 +53,7 @@ class _File:
         return self._torn()
 
     def _torn(self) -> bytes:
-        """The first half of what was pending, and a part of what comes next."""
+        """The first half of the pending writes, and a part of the next one."""
         found = bytearray(self.durable)
         middle = len(self.pending) // 2
         for position, data in self.pending[:middle]:
@@ -84,7 +83,7 @@ class _Folder:
     ownership: Ownership = ROOTS_FOLDER
 
     def change(self, **changed: _File | _Folder | None) -> None:
-        """Names that change in one step; None: the name goes."""
+        """Change names in one step; None removes the name."""
         self.pending.append(changed)
         _apply(self.names, changed)
 
@@ -93,7 +92,7 @@ class _Folder:
         self.pending.clear()
 
     def found(self) -> Iterator[dict[str, _File | _Folder]]:
-        """The names after a power cut, in every way it may go."""
+        """The names after a power cut, in every possible combination."""
         for kept in _subsets(len(self.pending)):
             names = dict(self.durable)
             for number in kept:
@@ -166,8 +165,8 @@ class _SimulatedNewFile:
 class SimulatedFs:
     """Folders and files in memory, at first these, durable. `watch` is called before each step with its number, name and path.
 
-    It may raise OSError in place of the step; if it returns False, a sync says that it is done and does nothing. What the files
-    at `undurable` hold was written by somebody who did not sync it. Who writes is root; what is there belongs to `owner`.
+    It may raise OSError in place of the step; if it returns False, a sync claims to be done and does nothing. The files at
+    `undurable` were written without a sync. We write as root; the given files belong to `owner`.
     """
 
     def __init__(
@@ -188,6 +187,9 @@ class SimulatedFs:
             if path not in undurable:
                 file.sync()
             folder.names[os.path.basename(path)] = folder.durable[os.path.basename(path)] = file
+
+    def __repr__(self) -> str:
+        return f"SimulatedFs(files={len(self.files())}, steps={self.steps})"
 
     def _make_all(self, path: str) -> _Folder:
         folder = self.root
@@ -233,7 +235,7 @@ class SimulatedFs:
         self._folder(os.path.dirname(path)).change(**{os.path.basename(path): entry})
 
     def _new(self, path: str, mode: int, like: Ownership | None) -> Ownership:
-        """Whom something new belongs to: known as soon as its name is, for journals keep the order of what is done to a file."""
+        """The owner of something new, durable with its name: journals keep the order of changes to one file."""
         above = self._folder(os.path.dirname(path)).ownership
         wanted = like or above._replace(mode=None)
         return wanted if wanted.mode is not None else wanted._replace(mode=mode)
@@ -281,7 +283,7 @@ class SimulatedFs:
         return self._entry(path).ownership
 
     def require_useful(self, folder: str) -> None:
-        """Root can give away what it makes."""
+        """Root can give its files away."""
 
     def rename(self, old: str, new: str) -> None:
         self.step("rename", new)
@@ -337,13 +339,13 @@ class SimulatedFs:
         return dict(_walk("", self.root, lambda folder: folder.names, "kept"))
 
     def owners(self) -> dict[str, Ownership]:
-        """Whom every file and folder belongs to, as a running program sees it."""
+        """The owner of every file and folder, as a running program sees it."""
         return dict(_walk_owners("", self.root))
 
     def images(self, every: int = 1, first: int = 0) -> Iterator[Files]:
-        """Every state in which the files may be found after a power cut now, as far as it is told apart here.
+        """Every state in which the files may be found after a power cut now, as far as this model distinguishes them.
 
-        Of many, every `every`-th from `first` on: neighbours are alike.
+        Of many, every `every`-th from `first` on: neighbours are similar.
         """
         for number, (names, fate) in enumerate(itertools.product(_choices(self.root), FATES)):
             if number >= first and (number - first) % every == 0:
@@ -368,14 +370,14 @@ def _walk_owners(path: str, folder: _Folder) -> Iterator[tuple[str, Ownership]]:
 
 
 def _choices(root: _Folder) -> Iterator[dict[int, dict[str, _File | _Folder]]]:
-    """Each way in which the names of all folders may be found, by folder."""
+    """Each combination of names in which the folders may be found, by folder."""
     folders = list(_all_folders(root, set()))
     for found in itertools.product(*(list(folder.found()) for folder in folders)):
         yield {id(folder): names for folder, names in zip(folders, found, strict=True)}
 
 
 def _all_folders(folder: _Folder, seen: set[int]) -> Iterator[_Folder]:
-    """Also those that have no name any more, or not yet one for certain."""
+    """All folders, also those whose name is gone or not yet durable."""
     if id(folder) in seen:
         return
     seen.add(id(folder))

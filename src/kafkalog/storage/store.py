@@ -1,6 +1,6 @@
-"""What every place of bytes offers: a `Store` lists folders and opens files, a `ByteSource` reads one file at any position.
+"""The reading interface of all storage: a `Store` lists folders and opens files, a `ByteSource` reads one file at any position.
 
-Paths are strings that only their store takes apart: an absolute path for local files, `s3://bucket/key` for object stores.
+Only its store parses a path: an absolute path for local files, `s3://bucket/key` for object stores.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ Kind = Literal["file", "folder", "other"]
 
 LINKED_FOLDER = "a symbolic link to a folder, which is not followed inside a log folder; give its target as the path"
 
-# Checkpoints, snapshots and the like: no broker makes larger ones, and a sparse file of any size costs nothing to make.
+# For checkpoints, snapshots and the like: no broker writes larger ones, and a sparse file of any size is easily made.
 SMALL_FILE = 64 << 20
+SHOWN_LETTERS = 120  # of a path, where an object shows itself
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One name in a folder. `problem` says why it cannot be read as what its name promises, and is empty otherwise.
 
-    `disk_size` is what its blocks take, less than `size` where it is sparse; None where storage does not say.
-    `inode` tells a file from one that replaced it under the same name, with the same size and time; 0 where none is known.
+    `disk_size` is the size of its blocks, less than `size` if it is sparse; None where storage does not report it.
+    `inode` distinguishes a file from one that replaced it with the same name, size and time; 0 if unknown.
     """
 
     name: str
@@ -40,7 +41,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """Equal fingerprints of a path mean the same bytes, as far as the storage can tell without reading them."""
+    """Equal fingerprints of a path mean the same bytes, as far as storage can know without reading them."""
 
     identity: str
     size: int
@@ -55,7 +56,7 @@ class ByteSource(Protocol):
 
     @property
     def size(self) -> int:
-        """Bytes in the file when it was opened or last refreshed; nothing beyond it is read."""
+        """Bytes in the file when it was opened or last refreshed; nothing after them is read."""
         ...
 
     @property
@@ -63,11 +64,11 @@ class ByteSource(Protocol):
 
     @property
     def minimum_gap(self) -> int:
-        """Unwanted bytes between two wanted ranges below which one read of everything is cheaper than two reads."""
+        """The largest gap between two ranges that is cheaper to read than to skip."""
         ...
 
     def read_into(self, position: int, target: memoryview) -> int:
-        """Bytes put into `target`: all of it, or less only where `size` ends. SegmentChanged if the file has shrunk."""
+        """Bytes put into `target`: fewer than it holds only at `size`. SegmentChanged if the file has shrunk."""
         ...
 
     def read(self, position: int, size: int) -> bytes:
@@ -101,7 +102,7 @@ class Store(Protocol):
     def list(self, folder: str) -> list[Entry]:
         """Everything in the folder, sorted by name; an entry that cannot be examined carries its `problem`.
 
-        What is listed was there together: while files are renamed, a name that vanishes makes it list again.
+        The entries existed at the same time: if a name vanishes while files are renamed, the folder is listed again.
         """
         ...
 
@@ -122,6 +123,11 @@ class Store(Protocol):
     def parent(self, path: str) -> str: ...
 
     def name(self, path: str) -> str: ...
+
+
+def short_repr(path: str) -> str:
+    """The path quoted for a `repr`; of a long one the end, which tells more."""
+    return repr(path if len(path) <= SHOWN_LETTERS else f"…{path[1 - SHOWN_LETTERS :]}")
 
 
 def is_plain_name(name: str) -> bool:

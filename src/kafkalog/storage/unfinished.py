@@ -23,7 +23,7 @@ UNFINISHED = ".inprogress"
 _DIGEST_LETTERS = 16
 
 OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-UNFINISHED_MODE = stat.S_ISVTX | stat.S_IRWXU  # for us alone; the sticky bit, of no use in such a folder, is our mark
+UNFINISHED_MODE = stat.S_ISVTX | stat.S_IRWXU  # for us alone; the sticky bit, which has no effect in such a folder, is our mark
 _PROBE, _PROBE_MODE = ".probe.inprogress", 0o640
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
@@ -66,7 +66,7 @@ def user_name(user: int) -> str:
 
 
 def refusal(path: str, problem: str) -> StorageError:
-    """What is said of something in the place of a folder of ours."""
+    """The error for something in the place of a folder of ours."""
     command = f"`rm -r {shlex.quote(path_text(path))}`"
     return StorageError(f"{path}: {problem}; it is left alone: look at it, then remove it ({command})", file=path)
 
@@ -84,7 +84,7 @@ def require_own(descriptor: int, path: str) -> None:
 
 
 def has_no_owners(folder: int) -> bool:
-    """Whether owners and modes tell nothing, because the file system of the open folder does not keep them (FAT, some of CIFS).
+    """Whether the file system of the open folder keeps no owners and modes (FAT, some of CIFS), so that they prove nothing.
 
     A file is made to find out. Where they are kept it is ours, and has the mode that we give it, whoever made the folder.
     """
@@ -95,7 +95,7 @@ def has_no_owners(folder: int) -> bool:
         return False
     try:
         with suppress(PermissionError):
-            os.fchmod(descriptor, _PROBE_MODE)  # what the folder's access control lists made of it does not count
+            os.fchmod(descriptor, _PROBE_MODE)  # whatever the folder's access control list made of it
         found = os.fstat(descriptor)
         return (found.st_uid, stat.S_IMODE(found.st_mode)) != (os.geteuid(), _PROBE_MODE)
     finally:
@@ -105,14 +105,14 @@ def has_no_owners(folder: int) -> bool:
 
 
 def require_unfinished(descriptor: int, above: os.stat_result, path: str) -> None:
-    """The same, of a folder for unfinished work: StorageError also if somebody may have renamed another folder of ours to it.
+    """The same for a folder of unfinished work: StorageError also if another folder of ours may have been renamed to it.
 
-    Whoever may change the folder above can do that, but cannot give it the mode that ours have. It gets that mode now.
+    A user who may change the folder above can do that, but cannot give it the mode that ours have. It gets that mode now.
     """
     require_own(descriptor, path)
     if _may_be_changed_by_others(above) and not is_unfinished(descriptor):
         raise refusal(path, "made for something else, and renamed by somebody who may write to the folder above")
-    with suppress(PermissionError):  # where modes are not kept
+    with suppress(PermissionError):  # on a file system without modes
         os.fchmod(descriptor, UNFINISHED_MODE | os.fstat(descriptor).st_mode & stat.S_ISGID)
 
 
@@ -122,7 +122,7 @@ def is_unfinished(descriptor: int) -> bool:
 
 
 def is_marked(folder: os.stat_result) -> bool:
-    """Whether a folder is ours and has the mode of unfinished work; below a setgid folder every new one has that bit too."""
+    """Whether a folder is ours and has the mode of unfinished work; below a setgid folder it has that bit, too."""
     return folder.st_uid == os.geteuid() and stat.S_IMODE(folder.st_mode) & ~stat.S_ISGID == UNFINISHED_MODE
 
 
@@ -132,7 +132,7 @@ def _may_be_changed_by_others(folder: os.stat_result) -> bool:
 
 
 def empty_folder(descriptor: int) -> None:
-    """Remove all that is in the open folder: of a link the link, of another file system nothing."""
+    """Remove everything in the open folder: of a link only the link, of another file system nothing."""
     device = os.fstat(descriptor).st_dev
     with os.scandir(descriptor) as entries:
         found = [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]
