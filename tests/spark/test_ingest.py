@@ -223,7 +223,7 @@ def test_offsets_that_retention_removed_are_an_error_or_a_recorded_gap(logs: Pat
     ending = {"subscribe": "orders", "endingOffsets": '{"orders":{"0":50,"1":-1}}'}
     take(logs, target, options=ending)
     (logs / "orders-0" / f"{0:020}.log").unlink()
-    with pytest.raises(SparkSourceError, match="KAFKALOG_DATA_LOSS: orders-0 was taken up to offset 50, but the log now begins"):
+    with pytest.raises(SparkSourceError, match="KAFKALOG_DATA_LOSS: orders-0 was ingested up to offset 50, but the log now"):
         take(logs, target)
     summary = take(logs, target, on_data_loss="continue")
     assert [(gap.start_offset, gap.stop_offset, gap.reason) for gap in summary.gaps] == [(50, 100, "removed")]
@@ -507,7 +507,7 @@ def test_a_higher_level_makes_smaller_files_of_the_same_rows(golden: Any, tmp_pa
         ({"level": 23}, "option level=23: allowed for zstd are -100 to 22"),
         ({"codec": "lz4", "level": 1}, "option level=1: lz4 has no levels; zstd and gzip have"),
         ({"file_bytes": 0}, "option file_bytes=0: allowed is a whole number above 0"),
-        ({"options": {"mode": "FAILFAST"}}, "option mode='FAILFAST': not an option here; its place is taken by on_damage"),
+        ({"options": {"mode": "FAILFAST"}}, "option mode='FAILFAST': not an option here; instead there is on_damage"),
         ({"options": {"subscribe": "nope"}}, "no topic 'nope' here"),
     ],
 )
@@ -525,7 +525,7 @@ def test_only_spark_s_own_processes_are_spared_the_collection_after_each_task(lo
 
 
 def test_a_target_inside_the_source_is_refused(logs: Path) -> None:
-    with pytest.raises(SparkSourceError, match=r"KAFKALOG_BAD_OPTION: option target=.* it lies in"):
+    with pytest.raises(SparkSourceError, match=r"KAFKALOG_BAD_OPTION: option target=.* it is inside"):
         take(logs, logs / "tables")
 
 

@@ -57,7 +57,7 @@ def test_what_waits_in_a_swap_file_is_taken_once(tmp_path: Path, target: Path) -
 
 @pytest.mark.parametrize("spelling", ["file://{}/tables", "file:{}/tables", "file://{}/a/../tables"])
 def test_a_target_inside_the_source_is_refused_in_any_spelling(logs: Path, spelling: str) -> None:
-    with pytest.raises(SparkSourceError, match=r"KAFKALOG_BAD_OPTION: option target=.* it lies in"):
+    with pytest.raises(SparkSourceError, match=r"KAFKALOG_BAD_OPTION: option target=.* it is inside"):
         take(logs, spelling.format(logs))
     assert not (logs / "tables").exists()
 
@@ -96,7 +96,7 @@ def test_a_run_that_fails_leaves_no_files_behind(logs: Path, target: Path, monke
 def test_tables_that_lost_their_commits_are_not_doubled(logs: Path, target: Path) -> None:
     take(logs, target)
     shutil.rmtree(target / "_kafkalog")
-    with pytest.raises(SparkSourceError, match=r"^KAFKALOG_BAD_TARGET: .*/tables: topic=orders is there, but no commit"):
+    with pytest.raises(SparkSourceError, match=r"^KAFKALOG_BAD_TARGET: .*/tables: topic=orders exists, but no commit"):
         take(logs, target)
     assert read_table(target) == read_logs(logs)
 

@@ -330,7 +330,7 @@ def test_a_store_that_takes_no_notice_of_conditions_is_refused(
         return str(client._client.put_object(Bucket=client.bucket, Key=key, Body=content)["ETag"])
 
     monkeypatch.setattr(S3Requests, "put", put)
-    with pytest.raises(SparkSourceError, match=r"^KAFKALOG_BAD_TARGET: s3://\S+: this store takes no notice of If-None-Match"):
+    with pytest.raises(SparkSourceError, match=r"^KAFKALOG_BAD_TARGET: s3://\S+: this store ignores If-None-Match"):
         take(logs, place)
 
 
@@ -366,7 +366,7 @@ def test_a_target_whose_endpoint_and_login_are_in_its_uri(
 
 def test_a_key_that_is_too_long_is_refused_before_anything_is_published(logs: Path, place: str, bucket: server.Bucket) -> None:
     deep = f"{place}/{'d' * 950}"
-    with pytest.raises(SparkSourceError, match=r"KAFKALOG_BAD_TARGET: .*a key of 1\d\d\d bytes, of which 1024 fit"):
+    with pytest.raises(SparkSourceError, match=r"KAFKALOG_BAD_TARGET: .*a key of 1\d\d\d bytes; at most 1024 are possible"):
         take(logs, deep)
     assert manifest.commit_path(1) not in keys(bucket, deep)
 

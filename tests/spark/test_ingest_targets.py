@@ -82,7 +82,7 @@ def test_a_name_that_does_not_fit_is_refused_before_anything_is_published(
     logs: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writing, "file_name", lambda *parts: "x" * 256)
-    with pytest.raises(SparkSourceError, match=r"KAFKALOG_BAD_TARGET: .*a name of 256 bytes, of which 255 fit"):
+    with pytest.raises(SparkSourceError, match=r"KAFKALOG_BAD_TARGET: .*a name of 256 bytes; at most 255 are possible"):
         take(logs, target)
     monkeypatch.undo()
     assert take(logs, target).commit == 1
@@ -161,7 +161,7 @@ def test_a_link_in_a_target_is_refused_and_what_it_points_to_stays(
             file.write(made_batch(10))
     before = tree(outside)
     link(target, name, outside / "precious" if name.endswith("lock") else outside)
-    with pytest.raises(SparkSourceError, match=rf"BAD_TARGET: .*(/{name}: a symbolic link where|: topic=orders is there)"):
+    with pytest.raises(SparkSourceError, match=rf"BAD_TARGET: .*(/{name}: a symbolic link where|: topic=orders exists)"):
         take(logs, target)
     assert tree(outside) == before
     (target / name).unlink()

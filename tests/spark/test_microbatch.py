@@ -106,7 +106,7 @@ def test_a_restarted_stream_whose_topic_was_deleted_has_lost_data_and_goes_on_wh
             found.freeze()
         return found
 
-    with pytest.raises(SparkSourceError, match=r"^KAFKALOG_DATA_LOSS: orders-[01] is gone, which was read up to offset"):
+    with pytest.raises(SparkSourceError, match=r"^KAFKALOG_DATA_LOSS: orders-[01] was read up to offset"):
         restarted().latest_offsets(start)
     assert restarted(failOnDataLoss="false").latest_offsets(start) == {**start, ("payments", 0): 10}
 
@@ -379,7 +379,7 @@ def test_available_now_ends_where_the_log_ended_at_the_start(logs: Path) -> None
     assert at == {ONE: 100, TWO: 10}
     shutil.rmtree(logs / "orders-1")
     clock.tick()
-    with pytest.raises(SparkSourceError, match=r"^KAFKALOG_DATA_LOSS: orders-1 vanished"):
+    with pytest.raises(SparkSourceError, match=r"^KAFKALOG_DATA_LOSS: orders-1 no longer exists"):
         stream.latest_offsets(at)
 
 
@@ -432,10 +432,10 @@ def added(logs: Path) -> None:
 
 
 LOSSES = [
-    (gone, 0, "orders-1 is gone, which was read up to offset 10"),
-    (retained, 30, "orders-0 begins at offset 60 now, but was read up to 30 only"),
-    (truncated, 0, "orders-0 was read up to offset 100, but ends at 70 now"),
-    (added, 0, "orders-2 was added and begins at offset 30 instead of 0"),
+    (gone, 0, "orders-1 was read up to offset 10, but no longer exists"),
+    (retained, 30, "orders-0 now starts at offset 60, but was read only up to 30"),
+    (truncated, 0, "orders-0 was read up to offset 100, but now ends at 70"),
+    (added, 0, "orders-2 was added and starts at offset 30 instead of 0"),
 ]
 
 
@@ -485,9 +485,9 @@ def test_a_log_that_went_back_is_read_on_from_its_new_end(logs: Path) -> None:
 @pytest.mark.parametrize(
     ("lose", "message"),
     [
-        (gone, "orders-1 is gone, of which offsets 5 to 10 were to be read"),
-        (retained, "orders-0 begins at offset 60 now, and 20 to 90 were to be read"),
-        (truncated, "orders-0 ends at offset 70 now, and 20 to 90 were to be read"),
+        (gone, "orders-1 no longer exists, but offsets 5 to 10 were to be read"),
+        (retained, "orders-0 now starts at offset 60, but 20 to 90 were to be read"),
+        (truncated, "orders-0 now ends at offset 70, but 20 to 90 were to be read"),
     ],
 )
 def test_a_repeated_micro_batch_whose_data_is_gone_fails(logs: Path, lose: Any, message: str) -> None:

@@ -213,12 +213,12 @@ def test_start_and_end_must_name_the_same_partitions(three: Path) -> None:
 
 def test_a_start_behind_the_end_is_refused(three: Path) -> None:
     message = refusal(three, subscribe="t", startingOffsets=everywhere(1), endingOffsets=everywhere(0))
-    assert "t-0 would start at 1, behind its end at 0" in message
+    assert "t-0 would start at 1, after its end at 0" in message
 
 
 def test_a_start_behind_the_end_that_a_timestamp_gives_is_refused(three: Path) -> None:
     message = refusal(three, subscribe="t", startingOffsets=everywhere(2), endingOffsetsByTimestamp=everywhere(FIRST_TIME + 1))
-    assert "t-0 would start at 2, behind its end at 1" in message
+    assert "t-0 would start at 2, after its end at 1" in message
 
 
 def test_a_start_behind_the_end_of_the_log_is_refused(three: Path) -> None:
@@ -290,7 +290,7 @@ def test_a_timestamp_that_spark_cannot_hold_is_named_with_its_record(tmp_path: P
     write_segment(tmp_path / "t-0", 0, encode_batch(records, compress=compress))
     with pytest.raises(Exception, match="KAFKALOG_BAD_TIMESTAMP") as caught:
         load(tmp_path).collect()
-    assert "topic t, partition 0, offset 1: its timestamp is beyond what Spark can hold" in str(caught.value)
+    assert "topic t, partition 0, offset 1: its timestamp is out of range for Spark" in str(caught.value)
     assert [row.timestamp is None for row in load(tmp_path, mode="PERMISSIVE").collect()] == [False, True]
     rows = load(tmp_path, "timestamp bigint, offset bigint").collect()
     assert [tuple(row) for row in rows] == [(FIRST_TIME, 0), (nanoseconds, 1)]

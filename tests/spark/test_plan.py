@@ -300,7 +300,7 @@ def test_ranges_mean_what_they_mean_to_sparks_kafka_source(tmp_path: Path, optio
         ({"startingOffsets": '{"orders":{"0":25,"1":0}}'}, "KAFKALOG_BAD_OPTION: option startingOffsets: it must name exactly"),
         (
             {"startingOffsets": '{"orders":{"0":33}}', "endingOffsets": '{"orders":{"0":25}}'},
-            "KAFKALOG_BAD_OPTION: option startingOffsets: orders-0 would start at 33, behind its end at 25",
+            "KAFKALOG_BAD_OPTION: option startingOffsets: orders-0 would start at 33, after its end at 25",
         ),
         ({"startingTimestamp": FIRST_TIME + 90}, f"KAFKALOG_BAD_OPTION: option startingTimestamp={FIRST_TIME + 90}"),
     ],
@@ -345,7 +345,7 @@ BAD: list[tuple[dict[str, str], str]] = [
     ({"path": "/a", "minPartitions": "0"}, "option minPartitions='0': allowed is a whole number above 0"),
     ({"path": "/a", "maxRecordsPerPartition": "-1"}, "option maxRecordsPerPartition='-1'"),
     ({"path": "/a", "subscribe": " , "}, "option subscribe=' , '"),
-    ({"path": "/a", "subscribe": "x", "assign": "{}"}, "option assign='{}': not allowed beside subscribe"),
+    ({"path": "/a", "subscribe": "x", "assign": "{}"}, "option assign='{}': not allowed with subscribe"),
     ({"path": "/a", "subscribePattern": "("}, "option subscribePattern='(': not a regular expression"),
     ({"path": "/a", "assign": "orders"}, "option assign='orders'"),
     ({"path": "/a", "assign": '{"orders":0}'}, "option assign="),

@@ -149,7 +149,7 @@ def test_the_checkpoint_of_another_kind_of_source_is_refused(logs: Path, written
     from kafkalog.spark.streaming import KafkaLogStreamReader
 
     reader = KafkaLogStreamReader(for_stream(parse_options({"path": str(logs)})), StructType([StructField("offset", LongType())]))
-    message = r"^KAFKALOG_BAD_OPTION: option checkpointLocation: it holds .* no offsets of topics"
+    message = r"^KAFKALOG_BAD_OPTION: option checkpointLocation: it holds .* not offsets of topics"
     with pytest.raises(SparkSourceError, match=message):
         reader.latestOffset(json.loads(written), reader.getDefaultReadLimit())
     with pytest.raises(SparkSourceError, match=message):
@@ -220,7 +220,7 @@ def test_lost_data_fails_the_query_unless_it_may_go_on(logs: Path, streams: Stre
     (logs / "orders-1").rmdir()
     append(logs, made_batch(100))
     message = failure(streams, logs)
-    assert "KAFKALOG_DATA_LOSS: orders-1 is gone, which was read up to offset 10" in message
+    assert "KAFKALOG_DATA_LOSS: orders-1 was read up to offset 10, but no longer exists" in message
     assert streams.run(logs, failOnDataLoss=False) == [both(range(100, 110))]
 
 

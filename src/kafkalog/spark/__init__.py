@@ -48,14 +48,14 @@ def ingest(
     task_bytes: int | None = None,
     notices: Notices | None = None,
 ) -> IngestSummary:
-    """Ingest new records of the logs at `source` into Parquet tables under `target`, exactly once; returns what was done.
+    """Ingest new records from the logs at `source` into Parquet tables under `target`, exactly once; returns a summary.
 
     It runs on `spark`, else on a session for `master` and `conf`. `master="none"` runs it on threads of this process, without
     Spark, and so does a run without a master where Spark or Java is not installed. `options` are those of the Spark source that
-    choose offsets and times. With `value="json"` or `"avro"` values are decoded: `schema` is DDL or `df.schema.json()` (without
-    one, that of a sample), or an Avro schema; `registry_prefix` is for values that begin with the five bytes of a schema
-    registry. docs/ingest.md explains each choice. `on_progress(done, total)` is called as tasks end, `notices` when Spark starts
-    or is not there; `dry_run` only plans.
+    choose offsets and times. With `value="json"` or `"avro"` values are decoded: `schema` is DDL or `df.schema.json()` (by default
+    inferred from a sample), or an Avro schema; `registry_prefix` is for values that start with the five bytes of a schema
+    registry. docs/ingest.md explains each choice. `on_progress(done, total)` is called as tasks end; `notices` is called when
+    Spark starts, or is missing; `dry_run` only plans.
     """
     from kafkalog.errors import UsageError
     from kafkalog.payloads.values import PayloadSpec, normalised
@@ -66,7 +66,7 @@ def ingest(
     from .ingestion.run import nothing, run_ingest
 
     if value is None and (schema is not None or registry_prefix or keep_raw):
-        raise UsageError("a schema, the prefix of a registry and raw values need value='json' or value='avro'")
+        raise UsageError("schema, registry_prefix and keep_raw need value='json' or value='avro'")
     chosen = dict(options or {})
     if topics is not None:
         if any(name.lower() in ("subscribe", "subscribepattern", "assign") for name in chosen):
@@ -100,10 +100,10 @@ def read_fast(
     schema: str | StructType | None = None,
     options: Mapping[str, str] | None = None,
 ) -> DataFrame:
-    """What `spark.read.format("kafkalog").schema(schema).options(**options).load(path)` gives, for about a third less CPU time.
+    """The rows of `spark.read.format("kafkalog").schema(schema).options(**options).load(path)`, for about a third less CPU time.
 
     Files are listed and options checked now, in this process, not with the first action. Without a schema, columns that
-    are never null say so. In everything else it is the same read.
+    are never null are declared so. In everything else it is the same read.
     """
     from .fast import frame_of
 

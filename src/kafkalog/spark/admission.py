@@ -1,4 +1,4 @@
-"""How much of what is there a micro-batch takes: limits by offsets, as Spark's own Kafka source shares them out, and by bytes."""
+"""How much a micro-batch reads: limits by offsets, distributed as in Spark's own Kafka source, and by bytes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def count_offsets(start: Offsets, end: Offsets) -> int:
 
 
 def limit_offsets(most: int, start: Offsets, end: Offsets) -> Offsets:
-    """`end`, or what is nearer: each partition gets its share of `most`, and none with anything new gets nothing."""
+    """`end`, or earlier: each partition gets its share of `most`, and each with new offsets gets at least one."""
     total = count_offsets(start, end)
     limited = dict(end)
     for key, stop in end.items():
@@ -32,18 +32,18 @@ def limit_offsets(most: int, start: Offsets, end: Offsets) -> Offsets:
 
 
 def limit_bytes(most: int, partitions: Mapping[TopicPartition, Partition], start: Offsets, end: Offsets) -> Offsets:
-    """`end`, or what is nearer: each partition gets its share of `most` bytes of its files in whole entries, at least one."""
-    begins = {key: _Begin(partitions[key], start[key]) for key, stop in end.items() if stop > start[key]}
-    total = sum(begin.bytes for begin in begins.values())
+    """`end`, or earlier: each partition gets its share of `most` bytes of its files, in whole entries, at least one."""
+    starts = {key: _Start(partitions[key], start[key]) for key, stop in end.items() if stop > start[key]}
+    total = sum(start_of.bytes for start_of in starts.values())
     limited = dict(end)
     if total > most:
-        for key, begin in begins.items():
-            limited[key] = min(end[key], begin.offset_after(most * begin.bytes // total))
+        for key, start_of in starts.items():
+            limited[key] = min(end[key], start_of.offset_after(most * start_of.bytes // total))
     return limited
 
 
-class _Begin:
-    """The place of an offset in the files of a partition, and how many bytes follow."""
+class _Start:
+    """The position of an offset in the files of a partition, and how many bytes follow."""
 
     def __init__(self, partition: Partition, offset: int) -> None:
         self.partition = partition
@@ -65,7 +65,7 @@ class _Begin:
         return position
 
     def offset_after(self, share: int) -> int:
-        """The offset behind the entries that fit into `share` bytes, or behind the first one."""
+        """The offset after the entries that fit into `share` bytes, or after the first one."""
         position, reached = self.position, self.offset
         for segment in self.segments:
             stop = min(_stop(segment), position + share)
@@ -75,7 +75,7 @@ class _Begin:
                     reached = max(reached, _first_offset(source, position, _stop(segment)) + 1)
             if stop < _stop(segment) and reached > self.offset:
                 return reached
-            # All of it, or damage that tells no offset: up to where the next one begins.
+            # All of it, or damage without an offset: up to where the next one starts.
             reached = max(reached, segment.next_base_offset or 0)
             share, position = share - (stop - position), 0
             if share <= 0 and reached > self.offset:

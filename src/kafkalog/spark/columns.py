@@ -1,4 +1,4 @@
-"""Columns of the Spark source: its schemas, what a user's schema may ask for, and batches of exactly Spark's Arrow schema."""
+"""Columns of the Spark source: its schemas, what a user's schema may request, and batches in exactly Spark's Arrow schema."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _parsed(text: str) -> DataType:
 
 @dataclass(frozen=True)
 class Projection:
-    """The columns of a query: which of the table they need, and how they become what Spark expects."""
+    """The columns of a query: which columns of the table they need, and how they become what Spark expects."""
 
     schema: StructType
     table: str
@@ -80,7 +80,7 @@ class Projection:
 
     @classmethod
     def of(cls, schema: StructType, options: SourceOptions) -> Projection:
-        """The projection of a schema; SparkSourceError for columns or types that the table cannot give."""
+        """The projection of a schema; SparkSourceError for columns or types that the table does not have."""
         if not len(schema):
             raise SparkSourceError(BAD_SCHEMA, "the schema is empty; name at least one column, such as 'offset long'")
         _check_corrupt_column(options)
@@ -112,20 +112,20 @@ class Projection:
         return tuple(field.name for field in self.schema if not field.nullable)
 
     def batches(self, found: pa.RecordBatch, slices: dict[str, FileSlice]) -> Iterator[pa.RecordBatch]:
-        """The batch in pieces that suit Spark."""
+        """The batch in pieces of the size that suits Spark."""
         if not found.num_rows:
             return
         target = self.arrow_schema
         arrays = [self._column(found, field, slices) for field in target]
         whole = self._checked(pa.RecordBatch.from_arrays(arrays, schema=target))
-        # Of the same size, not large ones with a small one at the end.
+        # Of equal size, not large ones with a small one at the end.
         count = max(round(whole.num_rows / BATCH_ROWS), -(-whole.nbytes // BATCH_BYTES), 1)
         step = -(-whole.num_rows // count)
         for start in range(0, whole.num_rows, step):
             yield whole.slice(start, step)
 
     def corrupt_batch(self, rows: Iterable[dict[str, Any]]) -> pa.RecordBatch:
-        """One row for each bad range, null but for the column that describes it."""
+        """One row for each damaged range, null except in the column that describes it."""
         target = self.arrow_schema
         found = list(rows)
         arrays = [
@@ -137,7 +137,7 @@ class Projection:
     def _checked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         for name in self._required:
             if batch.column(name).null_count:
-                raise SparkSourceError(NULL_VALUE, f"column {name} is NOT NULL in the schema, but null in the log")
+                raise SparkSourceError(NULL_VALUE, f"column {name} is NOT NULL in the schema, but has a null in the log")
         return batch
 
     def _column(self, found: pa.RecordBatch, field: pa.Field, slices: dict[str, FileSlice]) -> pa.Array:
@@ -158,7 +158,7 @@ class Projection:
 
 
 def allowed_types(options: SourceOptions) -> dict[str, tuple[str, ...]]:
-    """Every column that a schema may name, with the types that it may have."""
+    """Every column that a schema may name, with its allowed types."""
     own: dict[str, tuple[str, ...]] = {
         column.name: (from_arrow_type(column.type).simpleString(),) for column in find_table(options.table).columns
     }
@@ -170,7 +170,7 @@ def allowed_types(options: SourceOptions) -> dict[str, tuple[str, ...]]:
 
 
 def _needs(name: str, kind: str, options: SourceOptions) -> tuple[str, ...]:
-    """The columns of the table from which one of Spark's is made."""
+    """The columns of the table that one of Spark's needs."""
     known = {column.name for column in find_table(options.table).columns}
     if options.table == "records" and name == METADATA_COLUMN:
         return METADATA_NEEDS
@@ -190,14 +190,14 @@ def _timestamps(found: pa.RecordBatch, kind: pa.DataType, fails_fast: bool) -> p
 
 
 def _bad_timestamp(found: pa.RecordBatch, stored: pa.Array) -> SparkSourceError:
-    """As Spark's own source fails on a time that microseconds in 64 bits cannot hold."""
+    """Spark's own source, too, fails on a time that 64-bit microseconds cannot hold."""
     row = stored.is_null().to_pylist().index(True)
     cells = {name: found.column(name)[row].as_py() for name in ("topic", "partition", "offset") if name in found.schema.names}
     record = ", ".join(f"{name} {cell}" for name, cell in cells.items()) or "a record"
     return SparkSourceError(
         BAD_TIMESTAMP,
-        f'{record}: its timestamp is beyond what Spark can hold; .schema("timestamp bigint, …") gives it as it is stored, '
-        "mode=PERMISSIVE gives null",
+        f'{record}: its timestamp is out of range for Spark; .schema("timestamp bigint, …") reads it as it is stored, '
+        "mode=PERMISSIVE reads it as null",
     )
 
 
@@ -210,7 +210,7 @@ def _as_text(column: pa.Array) -> pa.Array:
 
 
 def _as_map(headers: pa.Array, kind: pa.MapType) -> pa.Array:
-    """Headers as a map; of headers with the same key the last one stays, since a map of Spark holds a key once."""
+    """Headers as a map; of headers with the same key the last one stays, because a map in Spark has each key once."""
     rows = [None if row is None else list({pair["key"]: pair["value"] for pair in row}.items()) for row in headers.to_pylist()]
     return pa.array(rows, kind)
 

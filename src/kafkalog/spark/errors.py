@@ -37,12 +37,12 @@ class SparkSourceError(KafkaLogError):
 
 
 def bad_option(option: str, value: object, allowed: str) -> SparkSourceError:
-    """The error of an option that cannot be honoured: its name, its value, what is allowed."""
+    """The error for an option: its name, its value, what is allowed."""
     return SparkSourceError(BAD_OPTION, f"option {option}={value!r}: {allowed}")
 
 
 def is_passing(error: BaseException) -> bool:
-    """Whether a file changed, or was renamed or deleted between being listed and being opened: a broker at work does that."""
+    """Whether a file was changed, renamed or deleted between listing and opening it: a broker at work does that."""
     if not isinstance(error, SparkSourceError):
         return False
     return error.code == FILE_CHANGED or (error.code == STORAGE and os.strerror(errno.ENOENT) in str(error))

@@ -1,4 +1,4 @@
-"""The rows of the source through `mapInArrow`: Spark copies each of them once less than it does for a Python data source."""
+"""The rows of the source through `mapInArrow`: Spark copies each one once less than for a Python data source."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-# Spark looks at each cell of a column whether it is null, unless the schema says that none is.
+# Spark checks each cell of a column for null, unless the schema says that none is.
 NEVER_NULL: Final = frozenset(KAFKA_COLUMNS) - {"key", "value"}
 
 
 def frame_of(spark: SparkSession, paths: Sequence[str], schema: StructType | str | None, options: Mapping[str, str]) -> DataFrame:
-    """The frame that `spark.read.format("kafkalog")` would give, planned here and now; what is never null says so."""
+    """The frame of `spark.read.format("kafkalog")`, planned here and now; columns that are never null are declared so."""
     asked = for_batch(parse_options({**options, "paths": json.dumps(list(paths))}))
     columns = _parsed(schema) if isinstance(schema, str) else schema or _exact(default_schema(asked), asked)
     projection = Projection.of(columns, asked)
@@ -49,7 +49,7 @@ def _parsed(schema: str) -> StructType:
 
 
 def _cores(spark: SparkSession, options: SourceOptions) -> int | None:
-    """Those of the session, unless the options say others; unknown to a client of Spark Connect."""
+    """Those of the session, unless the options name a number; unknown to a client of Spark Connect."""
     if options.cores is not None or is_remote():
         return options.cores
     return session_cores(spark)

@@ -1,4 +1,4 @@
-"""The partitions of a stream as they are now. Listings are kept for a moment: Spark asks every few milliseconds."""
+"""The partitions of a stream as they are now. Listings are cached briefly: Spark asks every few milliseconds."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 LISTING_SECONDS: Final = 1.0
 OBJECT_LISTING_SECONDS: Final = 10.0
-# A file may vanish between listing and opening it; one that stays away is an error.
+# A file may vanish between listing and opening it; if it stays away, that is an error.
 TRIES: Final = 4
 TRY_SECONDS: Final = 0.2
-# A little longer than a `.swap` file may stay beside a live broker before it is taken.
+# A little longer than a `.swap` file may stay with a live broker before it is read.
 SETTLE_TRIES: Final = round(1.5 * SETTLED_SECONDS / TRY_SECONDS)
 
 
 @dataclass(frozen=True)
 class LivePartition:
-    """A partition at one moment: its newest segment ends with its last whole entry, and `end_offset` is what may be read.
+    """A partition at one moment: its newest segment ends with its last whole entry, and `end_offset` is where reading ends.
 
-    `is_old` where it could not be looked at again: a broker kept replacing its files.
+    `is_old` if it could not be listed again, because a broker kept replacing its files.
     """
 
     found: Found
@@ -49,7 +49,7 @@ class LivePartition:
 
 
 class LiveLogs:
-    """Looks at the files of a stream again and again."""
+    """Lists the files of a stream again and again."""
 
     def __init__(self, options: SourceOptions, clock: Callable[[], float] = time.monotonic) -> None:
         self.options = options
@@ -60,7 +60,7 @@ class LiveLogs:
         self._seen_at: float | None = None
 
     def look(self, *, fresh: bool = False) -> dict[TopicPartition, LivePartition]:
-        """The partitions that have a log; a listing of the last moment will do unless it must be `fresh`."""
+        """The partitions that have a log; a recent listing is enough unless it must be `fresh`."""
         remote = any("://" in path for path in self.options.paths)
         keep = OBJECT_LISTING_SECONDS if remote else LISTING_SECONDS
         if fresh or self._seen_at is None or self.clock() - self._seen_at >= keep:
@@ -88,8 +88,8 @@ class LiveLogs:
     def _choose_settled(self) -> tuple[list[Found], dict[TopicPartition, LivePartition]]:
         """The partitions with the segments that an interrupted compaction has finished.
 
-        Beside them those that a broker is changing right now, as they were before; one that is seen for the first time is waited
-        for, since nobody can say yet where it begins.
+        Also those that a broker is changing right now, as they were before; one that is new is waited for, because its start is
+        not known yet.
         """
         for left in reversed(range(SETTLE_TRIES)):
             chosen, waiting = [], {}
@@ -118,7 +118,7 @@ class LiveLogs:
         return chosen
 
     def _live_or_seen(self, found: Found, readable_end: int, *, must_be_new: bool) -> LivePartition:
-        """The partition now, or, where a broker keeps replacing its files, as it was seen before: the next look may find more."""
+        """The partition now, or as it was seen before if a broker keeps replacing its files: the next look may find more."""
         try:
             with coded():
                 return self._live(found, readable_end)

@@ -1,8 +1,8 @@
-"""The micro-batches of a stream: where it begins, how far each one goes, what each one reads, and when data was lost.
+"""The micro-batches of a stream: where it starts, how far each one goes, what each one reads, and when data was lost.
 
-Offsets have the shape and order of Spark's own Kafka source, `{"orders": {"0": 23}}`: the next offset to be read. Spark compares
-their text, so the order counts. A restarted micro-batch comes with the offsets of its first attempt and gives the same rows.
-Under a key that no topic can have they carry what tells whether the log still holds what was read: `kafkalog.log.lineage`.
+Offsets have the shape and order of Spark's own Kafka source, `{"orders": {"0": 23}}`: the next offset to read. Spark compares
+their text, so the order matters. A restarted micro-batch comes with the offsets of its first attempt and yields the same rows.
+A key that no topic can have carries the lineage, which shows whether the log still holds what was read (`kafkalog.log.lineage`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OffsetsJson = dict[str, dict[str, Any]]
 
 
 class Origin(NamedTuple):
-    """What was read of a partition: its last leader epoch, where that began, and the id of the topic; None where not known."""
+    """The origin of what was read: its last leader epoch, where that started, and the topic id; None where unknown."""
 
     epoch: int | None
     epoch_start_offset: int | None
@@ -69,7 +69,7 @@ def origins_of_json(value: Mapping[str, Mapping[str, Any]]) -> Origins:
 
 
 class MicroBatches:
-    """One stream from its start or restart on. It lives on the driver, in one process."""
+    """One stream since its start or restart. It lives on the driver, in one process."""
 
     def __init__(self, options: SourceOptions, clock: Callable[[], float] = time.monotonic) -> None:
         self.options = options
@@ -79,12 +79,12 @@ class MicroBatches:
         self._holds_first = False
         self._frozen: Offsets | None = None
         self._last_trigger: float | None = None
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._proven: dict[TopicPartition, tuple[int, int]] = {}
         self._topics_checked = False
 
     def settled(self, answer: Callable[[], Answer]) -> Answer:
-        """What is answered from a listing of which no file is gone when it is opened: a broker removes and cleans segments."""
+        """The answer from a listing whose files all still exist when they are opened: a broker removes and cleans segments."""
         for left in reversed(range(TRIES)):
             try:
                 return answer()
@@ -96,10 +96,10 @@ class MicroBatches:
             self.logs.look(fresh=True)
         raise AssertionError("the last try returns or raises")
 
-    # -- where it begins and ends --------------------------------------------------------------------------------------------
+    # -- where it starts and ends --------------------------------------------------------------------------------------------
 
     def initial_offsets(self) -> Offsets:
-        """Where a new stream begins. Spark asks more than once, and the answer must stay."""
+        """Where a new stream starts. Spark asks more than once, and must get the same answer."""
         if self._initial is None:
             self._check_topics(())
             seen = self.logs.look(fresh=self._frozen is None)
@@ -108,7 +108,7 @@ class MicroBatches:
         return self._initial
 
     def _check_topics(self, read_before: Collection[str]) -> None:
-        """Refuse a topic that is not there and never was, once; of one that was read before, data is lost."""
+        """Refuse, once, a topic that does not exist and was never read; one that was read before is lost data."""
         if self._topics_checked:
             return
         wanted = tuple(topic for topic in self.options.subscribe or () if topic not in read_before)
@@ -118,8 +118,8 @@ class MicroBatches:
 
     def _start_of(self, live: LivePartition) -> int:
         def latest() -> int:
-            # Nothing but the end of the first micro-batch is written down. Were it to hold records, one that is repeated
-            # after a crash would begin at a later "latest" and miss them; so it holds none.
+            # Only the end of the first micro-batch is recorded. If it held records, its repetition after a crash would
+            # start at a later "latest" and miss them; so it holds none.
             self._holds_first = True
             return self._end_of(live)
 
@@ -131,7 +131,7 @@ class MicroBatches:
         return live.end_offset if self._frozen is None else self._frozen.get(live.found.key, live.start_offset)
 
     def freeze(self) -> None:
-        """Take what is there now as all that there will be (Trigger.AvailableNow)."""
+        """Stop at what is there now (Trigger.AvailableNow)."""
         self._frozen = {key: live.end_offset for key, live in self.logs.look(fresh=True).items()}
 
     def available_offsets(self) -> Offsets:
@@ -141,7 +141,7 @@ class MicroBatches:
     # -- how far a micro-batch goes --------------------------------------------------------------------------------------------
 
     def latest_offsets(self, start: Offsets, *, limited: bool = True) -> Offsets:
-        """The end of the micro-batch that begins at `start`: `start` itself where there is nothing new, or not enough."""
+        """The end of the micro-batch that starts at `start`: `start` itself if there is nothing new, or not enough."""
         self._check_topics({topic for topic, _ in start})
         if self._holds_first and start == self._initial:
             self._holds_first = False
@@ -157,7 +157,7 @@ class MicroBatches:
     # -- whether the logs still hold what was read -----------------------------------------------------------------------------
 
     def resumed(self, start: Offsets, origins: Origins) -> Offsets:
-        """`start`, or where it was before what a log no longer holds: truncated and written again, or created again."""
+        """`start`, or earlier where a log no longer holds what was read: it was truncated and rewritten, or recreated."""
         found = {}
         for key, live in self.logs.look().items():
             state = live.tail.restarts, live.partition.segments[-1].base_offset
@@ -175,7 +175,7 @@ class MicroBatches:
 
         partition = live.partition
         if None not in (origin.topic_id, partition.topic_id) and origin.topic_id != partition.topic_id:
-            self._lose(f"{partition} was read up to offset {read}, but the topic was deleted and created again since")
+            self._lose(f"{partition} was read up to offset {read}, but the topic has been deleted and created again")
             return live.start_offset
         if origin.epoch is None or origin.epoch_start_offset is None or read <= live.start_offset:
             return None
@@ -184,13 +184,13 @@ class MicroBatches:
         if found is None or found.offset is None:
             return None
         self._lose(
-            f"{partition} was read up to offset {read}, but the log was truncated to {found.offset} and written again since: "
-            f"offsets {found.offset} to {read - 1} now are other records"
+            f"{partition} was read up to offset {read}, but the log has been truncated to {found.offset} and written again: "
+            f"offsets {found.offset} to {read - 1} are other records now"
         )
         return found.offset
 
     def origins(self, end: Offsets, start: Offsets, known: Origins) -> Origins:
-        """What the next micro-batch has to know to see whether the logs still hold all before `end`."""
+        """What the next micro-batch needs to check that the logs still hold everything before `end`."""
         seen = self.logs.look()
         found = {key: known[key] for key, offset in end.items() if key in known and start.get(key) == offset}
         found |= {key: self._origin(seen[key], offset) for key, offset in end.items() if key in seen and key not in found}
@@ -212,45 +212,45 @@ class MicroBatches:
     # -- what is there -----------------------------------------------------------------------------------------------------------
 
     def _available(self, start: Offsets) -> tuple[Offsets, Offsets]:
-        """`start` with partitions that are new, and all that can be read from there."""
+        """`start` with new partitions added, and the end of what can be read from there."""
         seen = self.logs.look()
         self._check_frozen(seen)
         begin, end = dict(start), dict(start)
         for key in start.keys() - seen.keys():
-            self._lose(f"{_name(key)} is gone, which was read up to offset {start[key]}")
+            self._lose(f"{_name(key)} was read up to offset {start[key]}, but no longer exists")
         for key, live in seen.items():
-            if key in start and live.is_old:  # whether it still holds what was read is not known: it waits
+            if key in start and live.is_old:  # it is not known whether it still holds what was read: it waits
                 continue
             if key in start:
-                end[key] = self._end_behind(live, start[key])
+                end[key] = self._end_after(live, start[key])
             elif self._frozen is None or key in self._frozen:
                 begin[key] = self._start_of_added(live)
                 end[key] = max(self._end_of(live), begin[key])
         return begin, end
 
-    def _end_behind(self, live: LivePartition, start: int) -> int:
+    def _end_after(self, live: LivePartition, start: int) -> int:
         if live.tail.end_offset < start:
-            self._lose(f"{live.partition} was read up to offset {start}, but ends at {live.tail.end_offset} now")
+            self._lose(f"{live.partition} was read up to offset {start}, but now ends at {live.tail.end_offset}")
             return live.tail.end_offset
-        # Behind a high watermark or an open transaction the stream waits.
+        # Past a high watermark or an open transaction the stream waits.
         end = max(self._end_of(live), start)
         if start < live.start_offset and start < end:
-            self._lose(f"{live.partition} begins at offset {live.start_offset} now, but was read up to {start} only")
+            self._lose(f"{live.partition} now starts at offset {live.start_offset}, but was read only up to {start}")
         return end
 
     def _start_of_added(self, live: LivePartition) -> int:
         if live.start_offset > 0:
-            self._lose(f"{live.partition} was added and begins at offset {live.start_offset} instead of 0")
+            self._lose(f"{live.partition} was added and starts at offset {live.start_offset} instead of 0")
         return live.start_offset
 
     def _check_frozen(self, seen: Mapping[TopicPartition, LivePartition]) -> None:
         gone = sorted((self._frozen or {}).keys() - seen.keys())
         if gone:
             names = ", ".join(map(_name, gone))
-            raise SparkSourceError(DATA_LOSS, f"{names} vanished, which Trigger.AvailableNow had promised to read; start again")
+            raise SparkSourceError(DATA_LOSS, f"{names} no longer exists, but Trigger.AvailableNow has to read it; start again")
 
     def _waits(self, begin: Offsets, end: Offsets) -> bool:
-        """Whether there are fewer offsets than wanted, and time left to wait for more."""
+        """Whether there are fewer offsets than `minOffsetsPerTrigger`, and time to wait for more."""
         from .admission import count_offsets  # loads Numba
 
         admission = self.options.admission
@@ -276,7 +276,7 @@ class MicroBatches:
         return end
 
     def _raise_damage(self, begin: Offsets, end: Offsets) -> None:
-        """Where damage keeps a partition from going on, say so; what lies before it was given out."""
+        """Raise the damage that stops a partition, once everything before it has been read."""
         for key, live in self.logs.seen.items():
             if live.tail.damage is not None and end.get(key) == begin.get(key):
                 raise live.tail.damage
@@ -289,9 +289,9 @@ class MicroBatches:
         if any(key not in seen or seen[key].tail.end_offset < stop for key, stop in end.items()):
             seen = self.logs.look(fresh=True)
         ranges = {key: found for key, stop in end.items() if (found := self._range(key, start, stop, seen.get(key))) is not None}
-        # A first micro-batch that is repeated may now begin with partitions that came since; they are the next one's.
+        # A repeated first micro-batch may now start with partitions that came since; they belong to the next one.
         for key in start.keys() - end.keys() if start != self._initial else ():
-            self._lose(f"{_name(key)} is gone, which was read up to offset {start[key]}")
+            self._lose(f"{_name(key)} was read up to offset {start[key]}, but no longer exists")
         parts = [part for key, found in sorted(ranges.items()) for part in _parts(seen[key], *found, HIGHEST)]
         target = target_bytes(self.options, sum(part.bytes for part in parts), cores or os.cpu_count() or 1)
         if any(part.bytes > target for part in parts):
@@ -299,24 +299,24 @@ class MicroBatches:
         return divide(parts, target, self.options)
 
     def _range(self, key: TopicPartition, start: Offsets, stop: int, live: LivePartition | None) -> tuple[int, int] | None:
-        """The offsets to read of a partition, where there are any."""
+        """The offsets to read from a partition; None if there are none."""
         begin = start.get(key)
         if begin is not None and begin == stop:
             return None
         if live is None:
-            self._lose(f"{_name(key)} is gone, of which offsets {begin or 0} to {stop} were to be read")
+            self._lose(f"{_name(key)} no longer exists, but offsets {begin or 0} to {stop} were to be read")
             return None
         if begin is None:
             begin = self._start_of_added(live)
         if stop < begin:
-            # A first micro-batch that is repeated may now begin at a later "latest"; it held nothing.
+            # A repeated first micro-batch may now start at a later "latest"; it held nothing.
             if start != self._initial:
-                self._lose(f"{live.partition} was read up to offset {begin}, but ended at {stop} then")
+                self._lose(f"{live.partition} was read up to offset {begin}, but then ended at {stop}")
             return None
         if begin < live.start_offset:
-            self._lose(f"{live.partition} begins at offset {live.start_offset} now, and {begin} to {stop} were to be read")
+            self._lose(f"{live.partition} now starts at offset {live.start_offset}, but {begin} to {stop} were to be read")
         if stop > live.tail.end_offset:
-            self._lose(f"{live.partition} ends at offset {live.tail.end_offset} now, and {begin} to {stop} were to be read")
+            self._lose(f"{live.partition} now ends at offset {live.tail.end_offset}, but {begin} to {stop} were to be read")
         return max(begin, live.start_offset), min(stop, live.tail.end_offset)
 
     def commit(self, end: Offsets) -> None:
@@ -325,12 +325,12 @@ class MicroBatches:
             live.tail.forget_before(end.get(key, 0))
 
     def _lose(self, what: str) -> None:
-        """Fail, or with failOnDataLoss=false say it once and go on."""
+        """Fail, or with failOnDataLoss=false report it once and continue."""
         if self.options.fail_on_data_loss:
-            raise SparkSourceError(DATA_LOSS, f"{what}; with failOnDataLoss=false the stream goes on with what is there")
-        if what not in self._told:
-            self._told.add(what)
-            LOGGER.warning("%s; going on with what is there", what)
+            raise SparkSourceError(DATA_LOSS, f"{what}; with failOnDataLoss=false the stream continues with what is there")
+        if what not in self._reported:
+            self._reported.add(what)
+            LOGGER.warning("%s; continuing with what is there", what)
 
 
 def _parts(live: LivePartition, start: int, stop: int, target: int) -> list[Part]:

@@ -50,18 +50,18 @@ BROKER_ONLY: Final = (
     "partition.metadata.cache.ttl.ms",
 )
 BY_PARTITION: Final = 'JSON such as {"orders": {"0": 23, "1": 42}}'
-# What Spark's own source refuses, with its reason.
+# Options that Spark's own source refuses, with the reason.
 REFUSED: Final = {
     "kafka.auto.offset.reset": "the position is set with startingOffsets",
     "kafka.key.deserializer": "keys are always bytes; convert them in the query, or ask for `key string` in .schema(…)",
     "kafka.value.deserializer": "values are always bytes; convert them in the query, or ask for `value string` in .schema(…)",
     "kafka.enable.auto.commit": "nothing is committed to Kafka",
-    "kafka.interceptor.classes": "no consumer is involved that could be intercepted",
+    "kafka.interceptor.classes": "there is no consumer to intercept",
 }
-# What Spark gives along with the options where CREATE TABLE asks for the columns.
+# An option that Spark adds when CREATE TABLE asks for the columns.
 TABLE_OWNER: Final = "owner"
 NO_TABLES: Final = (
-    "A table made with CREATE TABLE … USING kafkalog does not hand its options on: make a TEMPORARY VIEW, or SELECT … FROM it "
+    "A table made with CREATE TABLE … USING kafkalog does not pass its options on: create a TEMPORARY VIEW, or SELECT … FROM it "
     "WITH (path = '…')"
 )
 OWN: Final = (
@@ -92,7 +92,7 @@ TopicPartition = tuple[str, int]
 class Bound:
     """One end of the range to read.
 
-    `kind`: "default" where no option says, "earliest", "latest", "offsets" or "timestamps" (`at` says which for each
+    `kind`: "default" if no option is given, "earliest", "latest", "offsets" or "timestamps" (`at` says which for each
     partition), "timestamp" (`timestamp_ms`).
     """
 
@@ -105,7 +105,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Admission:
-    """How much a micro-batch of a stream may take, and how long it may wait for more; `given` are the options that say so."""
+    """How much a micro-batch may read, and how long it may wait for more; `given` names the options that were given."""
 
     given: tuple[str, ...] = ()
     max_offsets: int | None = None
@@ -116,7 +116,7 @@ class Admission:
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """What `load()` was asked for. Without a strategy every topic that is found is read."""
+    """The options of a `load()`. Without a strategy every topic is read."""
 
     paths: tuple[str, ...]
     starting: Bound
@@ -138,14 +138,14 @@ class SourceOptions:
     subscribe: tuple[str, ...] | None = None
     subscribe_pattern: str | None = None
     assign: frozenset[TopicPartition] | None = None
-    up_to: str | None = None  # logEnd or highWatermark; None: by what is there
+    up_to: str | None = None  # logEnd or highWatermark; None: depends on whether a broker is running
     admission: Admission = field(default_factory=Admission)
 
 
 def parse_options(given: Mapping[str, str]) -> SourceOptions:
     """The options of a `load()`; SparkSourceError with option, value and what is allowed.
 
-    Spark does not say here whether a batch or a stream will be read: `for_batch` and `for_stream` know what only one may have.
+    Spark does not say here whether a batch or a stream will be read: `for_batch` and `for_stream` check the rest.
     """
     values = _Values(given)
     table = values.choice("table", TABLE_NAMES, str.lower) or "records"
@@ -175,7 +175,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
 
 
 def for_batch(options: SourceOptions) -> SourceOptions:
-    """The options, if a batch read may have them."""
+    """The options, if they are allowed in a batch read."""
     starting = options.starting
     if starting.kind == "latest":
         allowed = "not allowed in a batch read; allowed are 'earliest' and JSON by partition"
@@ -188,7 +188,7 @@ def for_batch(options: SourceOptions) -> SourceOptions:
 
 
 def for_stream(options: SourceOptions) -> SourceOptions:
-    """The options, if a stream may have them."""
+    """The options, if they are allowed in a stream."""
     if options.ending.kind != "default":
         raise bad_option(options.ending.option, options.ending.value, "not allowed in a stream, which has no end")
     if options.table not in STREAM_TABLES:
@@ -229,7 +229,7 @@ class _Values:
 
 
 def _nearest(value: str, words: Sequence[str], allowed: str) -> str:
-    """What is allowed, and before it the word that was probably meant."""
+    """The allowed values, after the one that was probably meant."""
     lowered = {word.lower(): word for word in words}
     near = difflib.get_close_matches(value.strip().lower(), lowered, 1)
     return f"did you mean {lowered[near[0]]}? {allowed[0].upper()}{allowed[1:]}" if near else allowed
@@ -241,7 +241,7 @@ def _check_known(name: str, value: str) -> None:
     if name in ("kafka.isolation.level", "kafka.check.crcs"):
         return
     if name.startswith("kafka.") or name in (option.lower() for option in BROKER_ONLY):
-        LOGGER.info("option %s has no effect: no broker is asked", name)
+        LOGGER.info("option %s has no effect: there is no broker", name)
     elif name == TABLE_OWNER:
         raise SparkSourceError(BAD_OPTION, f"CREATE TABLE … USING kafkalog needs columns. {NO_TABLES}")
     elif name not in KNOWN:
@@ -261,7 +261,7 @@ def _check_ranges_apply(values: _Values, table: str) -> None:
 def _paths(values: _Values) -> tuple[str, ...]:
     path, paths = values.text("path"), values.text("paths")
     if path is not None and paths is not None:
-        raise bad_option("paths", paths, f"not allowed beside path={path!r}; give one of the two")
+        raise bad_option("paths", paths, f"not allowed with path={path!r}; give one of the two")
     if paths is not None:
         shape = 'allowed is a JSON list of paths such as ["/a", "/b"]; path takes a single one'
         found = _json("paths", paths, shape)
@@ -278,7 +278,7 @@ def _paths(values: _Values) -> tuple[str, ...]:
 
 
 def _local(option: str, place: str) -> str:
-    """A `file:` URI as the path that it names: only what is elsewhere keeps its scheme."""
+    """The path of a `file:` URI; other URIs stay as they are."""
     try:
         return path_of_file_uri(place) if is_file_uri(place) else place
     except UsageError as error:
@@ -293,7 +293,7 @@ def _column_name(values: _Values) -> str:
 
 
 def _own_or_kafka(values: _Values, own: str, kafka: str, allowed: tuple[str, ...]) -> str:
-    """A choice that has a name of ours and one of Kafka's consumer; the first word is the default."""
+    """A choice with a name of ours and one of Kafka's consumer; the first value is the default."""
     ours, theirs = values.choice(own, allowed, str.lower), values.choice(kafka, allowed, str.lower)
     if ours and theirs and ours != theirs:
         raise bad_option(own, ours, f"contradicts {kafka}={theirs!r}; give one of the two")
@@ -301,7 +301,7 @@ def _own_or_kafka(values: _Values, own: str, kafka: str, allowed: tuple[str, ...
 
 
 def _check_crcs(values: _Values, table: str) -> bool:
-    """Whether a wrong checksum in the table of batches is damage: to know it takes every byte, not the headers alone."""
+    """Whether a wrong checksum in the table of batches is damage: checking reads every byte, not only headers."""
     checked = _own_or_kafka(values, "checkCrcs", "kafka.check.crcs", ("true", "false")) == "true"
     mode = (values.text("mode") or MODES[0]).strip().upper()
     given = values.text("checkCrcs")
@@ -318,7 +318,7 @@ def _check_crcs(values: _Values, table: str) -> bool:
 def _strategy(values: _Values) -> dict[str, Any]:
     given = [option for option in STRATEGIES if values.text(option) is not None]
     if len(given) > 1:
-        raise bad_option(given[1], values.text(given[1]), f"not allowed beside {given[0]}; give one of {', '.join(STRATEGIES)}")
+        raise bad_option(given[1], values.text(given[1]), f"not allowed with {given[0]}; give one of {', '.join(STRATEGIES)}")
     if not given:
         return {}
     text = values.text(given[0]) or ""
@@ -334,7 +334,7 @@ def _strategy(values: _Values) -> dict[str, Any]:
 
 def _pattern(text: str) -> str:
     if not text.strip():
-        raise bad_option("subscribePattern", text, "allowed is a regular expression; topics that it is found in are read")
+        raise bad_option("subscribePattern", text, "allowed is a regular expression; topics that contain a match are read")
     try:
         re.compile(text)
     except re.error as error:
@@ -356,7 +356,7 @@ def _assigned(text: str) -> list[TopicPartition]:
 
 
 def _bound(values: _Values, names: tuple[str, str, str]) -> Bound:
-    """The end of the range that the first of `names` (all partitions, by timestamp, by offset) gives."""
+    """The bound that the first of these options sets (timestamp of all partitions, by timestamp, by offset)."""
     timestamp, by_timestamp, offsets = ((name, values.text(name)) for name in names)
     if timestamp[1] is not None:
         if not re.fullmatch(r"[0-9]{1,18}", timestamp[1].strip()):
@@ -377,7 +377,7 @@ def _bound(values: _Values, names: tuple[str, str, str]) -> Bound:
 
 
 def _as_milliseconds(text: str) -> str:
-    """What a date or time that people write would be, where it is one."""
+    """The milliseconds of a date or time, if the text is one."""
     try:
         time = datetime.fromisoformat(text.strip())
     except ValueError:
@@ -414,7 +414,7 @@ def _admission(values: _Values) -> Admission:
 
 
 def _seconds(values: _Values, option: str, default: str) -> float:
-    """A time as Spark writes it: a number, of milliseconds unless a unit follows."""
+    """A duration as Spark writes it: a number, in milliseconds unless a unit follows."""
     text = values.text(option)
     found = re.fullmatch(r"([0-9]{1,12})([a-z]*)", (text if text is not None else default).strip().lower())
     if found is None or found[2] not in TIME_UNITS:

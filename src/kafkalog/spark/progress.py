@@ -1,8 +1,8 @@
-"""How far a stream lags its logs, from what Spark reports of each micro-batch.
+"""How far a stream lags behind its logs, from the progress that Spark reports for each micro-batch.
 
-Spark's own Kafka source reports this as `metrics` of its progress. A source that is written in Python cannot: Spark asks only
-streams of the JVM that implement `ReportsSourceMetrics`, and its stream for Python sources does not (4.2.1 and 4.3.0). All
-offsets are there.
+Spark's own Kafka source reports this as `metrics` of its progress. A source written in Python cannot: Spark asks only streams of
+the JVM that implement `ReportsSourceMetrics`, and its stream for Python sources does not (4.2.1 and 4.3.0). But the progress has
+all offsets.
 """
 
 from __future__ import annotations
@@ -12,16 +12,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kafkalog.format.quantities import plural
+
 from .options import TopicPartition
 
 Progress = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SourceLag:
-    """How many offsets of each partition were there, but not read, when a micro-batch ended."""
+    """How many offsets of each partition were available, but not read, when a micro-batch ended."""
 
     offsets_behind: Mapping[TopicPartition, int]
+
+    def __repr__(self) -> str:
+        return f"SourceLag({plural(self.total, 'offset')} behind, {plural(len(self.offsets_behind), 'partition')})"
 
     @property
     def total(self) -> int:
@@ -29,7 +34,7 @@ class SourceLag:
 
     @property
     def metrics(self) -> dict[str, str]:
-        """The names and the form that Spark's own Kafka source has in `sources[].metrics`; nothing without partitions."""
+        """Names and form as Spark's own Kafka source has them in `sources[].metrics`; empty without partitions."""
         if not self.offsets_behind:
             return {}
         counts = self.offsets_behind.values()
@@ -52,15 +57,15 @@ def lag(progress: Progress | str | None) -> list[SourceLag]:
 
 
 def _source_lag(source: Progress) -> SourceLag | None:
-    read, there = _offsets(source.get("endOffset")), _offsets(source.get("latestOffset"))
-    if read is None or there is None:
+    read, available = _offsets(source.get("endOffset")), _offsets(source.get("latestOffset"))
+    if read is None or available is None:
         return None
-    # As Spark counts: of a partition that the micro-batch did not know yet, everything is new.
-    return SourceLag({key: max(offset - read.get(key, 0), 0) for key, offset in sorted(there.items())})
+    # As Spark counts: everything is new in a partition that the micro-batch did not have yet.
+    return SourceLag({key: max(offset - read.get(key, 0), 0) for key, offset in sorted(available.items())})
 
 
 def _offsets(given: Any) -> dict[TopicPartition, int] | None:
-    """The offsets by partition, from JSON or from what was made of it; None if they are those of another kind of source."""
+    """The offsets by partition, from JSON text or parsed JSON; None if they are of another kind of source."""
     try:
         value = json.loads(given) if isinstance(given, str) else given
     except ValueError:

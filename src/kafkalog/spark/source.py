@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 class KafkaLogDataSource(DataSource):
-    """Kafka's log files as a table of Spark; options and columns are those of Spark's own Kafka source.
+    """Kafka's log files as a table in Spark; options and columns are those of Spark's own Kafka source.
 
-    Name: `kafkalog`. Registered by itself where kafkalog is installed, else with
+    Name: `kafkalog`. Registered automatically where kafkalog is installed, else with
     `spark.dataSource.register(KafkaLogDataSource)`. The options are listed in docs/spark.md.
 
         spark.read.format("kafkalog").option("subscribe", "orders").load("/var/lib/kafka/data")
@@ -42,7 +42,7 @@ class KafkaLogDataSource(DataSource):
         return "kafkalog"
 
     def schema(self) -> StructType:
-        from .columns import default_schema  # Arrow, NumPy and Numba: not for a mere look-up of sources
+        from .columns import default_schema  # loads Arrow, NumPy and Numba: too much for a mere look-up of sources
 
         return default_schema(self.parsed)
 
@@ -74,17 +74,20 @@ class KafkaLogReader(DataSourceReader):
         return read_partition(partition, self.projection, self.options)
 
 
-@dataclass
+@dataclass(repr=False)
 class SplitPartition(InputPartition):
-    """A split as Spark hands it to a task."""
+    """A split as Spark passes it to a task."""
 
     split: Split
+
+    def __repr__(self) -> str:
+        return f"SplitPartition({self.split!r})"
 
 
 def read_partition(partition: InputPartition | None, projection: Projection, options: SourceOptions) -> Iterator[pa.RecordBatch]:
     """The rows of a split."""
     from .task_reading import read_split
 
-    # Spark makes a task without a split where there is nothing to read.
+    # Spark starts a task without a split if there is nothing to read.
     split = partition.split if isinstance(partition, SplitPartition) else Split()
     return read_split(split, projection, options)

@@ -1,7 +1,7 @@
-"""Splits of about equal size: slices of segment files, each from entry to entry, and which offsets to give out of them.
+"""Splits of about equal size: slices of segment files, cut between entries, and the offsets to read from them.
 
-A split is cut between entries, at a position that the offset index names and a checksum proves, so each byte of a log belongs to
-one split. Neither Numba nor Arrow is loaded for it where there is an index.
+A split is cut at a position that the offset index names and a checksum proves, so each byte of a log belongs to one split. With
+an index, neither Numba nor Arrow is loaded for it.
 """
 
 from __future__ import annotations
@@ -19,30 +19,31 @@ from kafkalog.format import batch, message
 from kafkalog.format.entry_front import FRONT_SIZE, SMALLEST_ENTRY, peek_crc, peek_front
 from kafkalog.format.index import Entries, read_offset_index
 from kafkalog.format.java import MAX_INT64, MIN_INT64
+from kafkalog.format.quantities import plural, size_text
 from kafkalog.log.partition import Partition, Segment, StoredFile
 from kafkalog.storage import open_store
-from kafkalog.storage.store import ByteSource
+from kafkalog.storage.store import ByteSource, short_repr
 
 from .options import SourceOptions
 
 if TYPE_CHECKING:
     from kafkalog.log.transactions import Committed
 
-# A Python task costs about 30 ms before it reads a byte: in splits of 64 MiB, a scan is a tenth slower than in 128.
+# A Python task takes about 30 ms before it reads a byte: with splits of 64 MiB, a scan is a tenth slower than with 128.
 SPLIT_BYTES: Final = 128 << 20
 LEAST_SPLIT_BYTES: Final = 4 << 20
-HEADER_SPLIT_BYTES: Final = 1 << 30  # of tables that need headers only
+HEADER_SPLIT_BYTES: Final = 1 << 30  # for tables that need only headers
 MAX_INDEX_BYTES: Final = 64 << 20
-# Index entries that are tried around a wanted position before it is left uncut.
+# Index entries that are tried near a wanted position before the slice is left uncut.
 INDEX_TRIES: Final = 8
 LOWEST: Final = MIN_INT64
 HIGHEST: Final = MAX_INT64
 EVERYTHING: Final = (LOWEST, HIGHEST)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FileSlice:
-    """Bytes `start..stop` of a segment file, with what the file was when the read was planned."""
+    """Bytes `start..stop` of a segment file, with its size and time when the read was planned."""
 
     path: str
     size: int
@@ -54,19 +55,22 @@ class FileSlice:
     next_base_offset: int | None
     index_path: str | None = None
     may_grow: bool = False
-    first_offset: int = 0  # no record in it is below
+    first_offset: int = 0  # no record in it has a lower offset
     inode: int = 0
+
+    def __repr__(self) -> str:
+        return f"FileSlice({short_repr(self.path)}, bytes {self.start} to {self.stop})"
 
     @property
     def bytes(self) -> int:
         return self.stop - self.start
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Part:
-    """Slices of one partition and the offsets to give out of them.
+    """Slices of one partition and the offsets to read from them.
 
-    Damage in the slices is told by the part whose `claim` holds its offset: parts may share slices.
+    Damage in the slices is reported by the part whose `claim` includes its offset: parts may share slices.
     """
 
     root: str
@@ -80,20 +84,27 @@ class Part:
     claim: tuple[int, int] = EVERYTHING
     committed: Committed | None = field(default=None, compare=False)
 
+    def __repr__(self) -> str:
+        place = short_repr(f"{self.topic}-{self.partition}")
+        return f"Part({place}, {plural(len(self.slices), 'slice')}, {size_text(self.bytes)})"
+
     @property
     def bytes(self) -> int:
         return sum(piece.bytes for piece in self.slices)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Split:
-    """What one task reads."""
+    """The parts that one task reads."""
 
     parts: tuple[Part, ...] = ()
 
+    def __repr__(self) -> str:
+        return f"Split({plural(len(self.parts), 'part')}, {size_text(sum(part.bytes for part in self.parts))})"
+
 
 def target_bytes(options: SourceOptions, total: int, cores: int) -> int:
-    """Bytes of a split: all cores busy, but no task too small for what it costs."""
+    """Bytes of a split: small enough to keep all cores busy, large enough to be worth a task."""
     if options.max_partition_bytes is not None:
         target = options.max_partition_bytes
     else:
@@ -103,10 +114,10 @@ def target_bytes(options: SourceOptions, total: int, cores: int) -> int:
 
 
 def even_bytes(total: int, cores: int, least: int, most: int) -> int:
-    """Bytes of a task: as many tasks as cores, or a multiple of it, so that the last round is not left to one of them."""
+    """Bytes of a task: as many tasks as cores, or a multiple of it, so that no core works alone in the last round."""
     rounds = max(-(-total // (cores * most)), 1)
     share = -(-total // (cores * rounds))
-    # A little more, or a partition that is just larger than the others would be cut in two.
+    # A little more: otherwise a partition that is slightly larger than the others would be cut in two.
     return min(most, max(least, share + share // 16))
 
 
@@ -121,7 +132,7 @@ def end_offset(partition: Partition) -> int:
 
 
 def cut(partition: Partition, segment: Segment, target: int, start: int = LOWEST, stop: int = HIGHEST) -> list[FileSlice]:
-    """What may hold the offsets `start..stop` of the segment, in slices of about `target` bytes, each from entry to entry."""
+    """Slices of about `target` bytes of the segment, cut between entries, that may hold the offsets `start..stop`."""
     log = segment.log
     index = segment.siblings.get("index")
     whole = FileSlice(
@@ -147,20 +158,20 @@ def cut(partition: Partition, segment: Segment, target: int, start: int = LOWEST
             if not is_whole:
                 whole = _narrowed(whole, source, segment, entries, start, stop)
             return _divided(whole, source, segment, entries, target)
-    except StorageError:  # the task that reads it tells
+    except StorageError:  # the task that reads it reports it
         return [whole]
 
 
 def _narrowed(whole: FileSlice, source: ByteSource, segment: Segment, entries: Entries, start: int, stop: int) -> FileSlice:
-    """The slice without what the index and a checksum prove to lie outside of the offsets."""
+    """The slice without the bytes that the index and a checksum prove to be outside the offsets."""
     before = entries["position"][entries["offset"] <= start]
     for position in np.unique(before)[::-1][:INDEX_TRIES].tolist():
         bounds = prove_entry(source, position, segment) if whole.start < position < whole.stop else None
         if bounds is not None and bounds[0] <= start:
             whole = replace(whole, start=position, first_offset=bounds[1])
             break
-    behind = entries["position"][entries["offset"] >= stop]
-    for position in np.unique(behind)[:INDEX_TRIES].tolist():
+    after = entries["position"][entries["offset"] >= stop]
+    for position in np.unique(after)[:INDEX_TRIES].tolist():
         bounds = prove_entry(source, position, segment) if whole.start < position < whole.stop else None
         if bounds is not None and bounds[1] >= stop:
             return replace(whole, stop=position, next_base_offset=bounds[0])
@@ -179,7 +190,7 @@ def _divided(whole: FileSlice, source: ByteSource, segment: Segment, entries: En
 
 
 def _proven_cuts(segment: Segment, source: ByteSource, entries: Entries, wanted: Sequence[int]) -> list[tuple[int, int, int]]:
-    """Positions near the wanted ones where entries begin, each with bounds of the offsets before it and from it on."""
+    """Positions near the wanted ones where entries start, each with bounds of the offsets before and after it."""
     positions = np.unique(entries["position"])
     positions = positions[positions > 0]
     if not len(positions) and source.fileno() is not None:
@@ -198,7 +209,7 @@ def _proven_cuts(segment: Segment, source: ByteSource, entries: Entries, wanted:
 
 
 def _index_entries(partition: Partition, segment: Segment) -> Entries:
-    """The entries of the offset index; none where it is missing or cannot be read."""
+    """The entries of the offset index; none if it is missing or cannot be read."""
     index = segment.siblings.get("index")
     try:
         data = partition.store.read_small(index.path, MAX_INDEX_BYTES) if index is not None else b""
@@ -208,7 +219,7 @@ def _index_entries(partition: Partition, segment: Segment) -> Entries:
 
 
 def _walked_positions(source: ByteSource) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Where the entries of a local segment without an index begin, as far as they can be followed."""
+    """The positions of the entries of a local segment without an index, as far as they can be followed."""
     from kafkalog.segment.windows import SegmentWalk  # loads Numba
 
     found = [table.position.copy() for table in SegmentWalk(source, 0, source.size, Limits()).headers()]
@@ -219,7 +230,7 @@ def _walked_positions(source: ByteSource) -> np.ndarray[tuple[int], np.dtype[np.
 def prove_entry(source: ByteSource, position: int, segment: Segment) -> tuple[int, int] | None:
     """Bounds of the offsets around an entry at `position`: those before it are below the first, its own not below the second.
 
-    None unless its checksum fits and its offset can belong to the segment. A compressed v0/v1 set tells its last offset only.
+    None unless its checksum matches and its offset can belong to the segment. A compressed v0/v1 set only has its last offset.
     """
     front = peek_front(source.read(position, FRONT_SIZE))
     if front is None or front.magic > batch.MAX_MAGIC:
@@ -230,14 +241,14 @@ def prove_entry(source: ByteSource, position: int, segment: Segment) -> tuple[in
     if len(data) < front.size:
         return None
     if front.magic == batch.MAX_MAGIC:
-        fits = front.size >= batch.HEADER_SIZE and crc32c(data[batch.CRC_START :]) == peek_crc(data, front.magic)
+        matches = front.size >= batch.HEADER_SIZE and crc32c(data[batch.CRC_START :]) == peek_crc(data, front.magic)
         compressed = False
     else:
-        fits = zlib.crc32(data[message.CRC_START :]) == peek_crc(data, front.magic)
+        matches = zlib.crc32(data[message.CRC_START :]) == peek_crc(data, front.magic)
         compressed = bool(data[message.ATTRIBUTES_POSITION] & batch.CODEC_MASK)
     offset = front.offset
     after = HIGHEST if segment.next_base_offset is None else segment.next_base_offset
-    if not fits or not max(segment.base_offset, 0) <= offset < after:
+    if not matches or not max(segment.base_offset, 0) <= offset < after:
         return None
     return offset, max(segment.base_offset, 0) if compressed else offset
 
@@ -246,7 +257,7 @@ def prove_entry(source: ByteSource, position: int, segment: Segment) -> tuple[in
 
 
 def divide(parts: Sequence[Part], target: int, options: SourceOptions) -> list[Split]:
-    """Parts as splits: small ones together, large ones by offsets where the options ask for more."""
+    """Parts as splits: small ones joined, large ones divided by offsets if the options ask for more."""
     most = options.max_records_per_partition
     if most is not None:
         parts = [share for part in parts for share in _shares(part, -(-_offsets(part) // most))]
@@ -254,7 +265,7 @@ def divide(parts: Sequence[Part], target: int, options: SourceOptions) -> list[S
     least = options.min_partitions or 1
     if len(splits) >= least:
         return splits
-    # As Spark's own source counts: small ranges stay whole, the others share what is left of the wanted number.
+    # As Spark's own source does: small ranges stay whole, the others share the rest of the wanted number.
     sizes = [_offsets(part) for part in parts]
     total = sum(sizes) or 1
     large = [_rounded(size / total * least) > 1 for size in sizes]
@@ -267,12 +278,12 @@ def divide(parts: Sequence[Part], target: int, options: SourceOptions) -> list[S
 
 
 def _rounded(number: float) -> int:
-    """Half up, as Java rounds."""
+    """Rounded half up, as Java does."""
     return int(number + 0.5)
 
 
 def pack(parts: Sequence[Part], target: int, most: int | None = None) -> list[Split]:
-    """Neighbours together up to `target` bytes and `most` offsets."""
+    """Adjacent parts joined, up to `target` bytes and `most` offsets."""
     splits: list[Split] = []
     filled = offsets = 0
     for part in parts:
@@ -286,7 +297,7 @@ def pack(parts: Sequence[Part], target: int, most: int | None = None) -> list[Sp
 
 
 def _joined(parts: tuple[Part, ...], part: Part) -> tuple[Part, ...]:
-    """With the new part; whole segments of one partition that follow each other become one part."""
+    """With the new part added; consecutive whole segments of one partition become one part."""
     if parts and part.slices and parts[-1].slices:
         last, end, begin = parts[-1], parts[-1].slices[-1], part.slices[0]
         alike = replace(last, slices=()) == replace(part, slices=())
@@ -296,7 +307,7 @@ def _joined(parts: tuple[Part, ...], part: Part) -> tuple[Part, ...]:
 
 
 def _span(part: Part) -> tuple[int, int]:
-    """The offsets that a part of one slice can give out."""
+    """The offsets that a part of one slice can yield."""
     piece = part.slices[0]
     after = piece.next_base_offset
     if after is None:
@@ -316,7 +327,7 @@ def _end_of_slice(part: Part) -> int:
 
 
 def _shares(part: Part, count: int) -> list[Part]:
-    """The part as `count` of them, of equally many offsets; the last takes the remainder."""
+    """The part divided into `count` with equally many offsets; the last has the remainder."""
     start, stop = _span(part)
     count = max(1, min(count, stop - start))
     if count == 1:
@@ -330,7 +341,7 @@ def _shares(part: Part, count: int) -> list[Part]:
 
 
 def as_segment(piece: FileSlice) -> Segment:
-    """The slice as the layers below know it."""
+    """The slice as a `Segment`."""
     log = StoredFile(piece.path, piece.size, piece.mtime_ns, piece.kind, piece.base_offset, inode=piece.inode)
     siblings = {"index": StoredFile(piece.index_path, 0, 0, "index", piece.base_offset)} if piece.index_path else {}
     return Segment(log, siblings, piece.next_base_offset, piece.start, piece.stop)

@@ -1,4 +1,4 @@
-"""The stream reader of the source: `spark.readStream.format("kafkalog").load(path)`. What it decides is in `microbatch`."""
+"""The stream reader of the source: `spark.readStream.format("kafkalog").load(path)`. Its decisions are in `microbatch`."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 
 
 def _offsets(written: Any) -> Offsets:
-    """The offsets that Spark wrote down for a stream; SparkSourceError where another kind of source wrote them."""
+    """The offsets that Spark recorded for a stream; SparkSourceError if another kind of source recorded them."""
     try:
         return from_json(written)
     except (AttributeError, TypeError, ValueError):
         raise SparkSourceError(
             BAD_OPTION,
-            f"option checkpointLocation: it holds {json.dumps(written)}, which are no offsets of topics such as "
+            f"option checkpointLocation: it holds {json.dumps(written)}, not offsets of topics such as "
             '{"orders": {"0": 23}}; give this query a checkpoint of its own',
         ) from None
 
 
 class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Lives as long as its query on the driver; tasks get a copy that only reads."""
+    """Lives on the driver as long as its query; tasks get a copy that only reads."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         from .columns import Projection
@@ -55,7 +55,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self.stream.settled(self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """The limit of the options. Spark has none for several at once: what counts is that it is not `ReadAllAvailable`."""
+        """The limit of the options. Spark has none for several at once; it only matters that it is not `ReadAllAvailable`."""
         admission = self.options.admission
         if admission.max_offsets is not None:
             return ReadMaxRows(admission.max_offsets)

@@ -1,4 +1,4 @@
-"""What a task does: read the slices of its split and give out batches of exactly the columns asked for."""
+"""The work of a task: read the slices of its split and yield batches with exactly the requested columns."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from .columns import Projection, corrupt_row
 from .errors import DATA_LOSS, SparkSourceError, coded
 from .options import RANGED_TABLES, SourceOptions
 from .session import freeze_garbage
-from .slices import as_partition, claimed_offset, damaged_content, exact_span, is_there, open_part, unchanged
+from .slices import as_partition, claimed_offset, damaged_content, exact_span, open_part, still_exists, unchanged
 from .splits import EVERYTHING, Part, Split
 
 LOGGER = logging.getLogger("kafkalog.spark")
 
 
 def read_split(split: Split, projection: Projection, options: SourceOptions) -> Iterator[pa.RecordBatch]:
-    """The rows of a split, and in PERMISSIVE mode a row for each bad range."""
+    """The rows of a split, and in PERMISSIVE mode a row for each damaged range."""
     stores: dict[str, Store] = {}
     with coded():
         for part in split.parts:
@@ -47,7 +47,7 @@ def read_split(split: Split, projection: Projection, options: SourceOptions) -> 
 
 
 def _is_gone(part: Part, options: SourceOptions) -> bool:
-    """Whether the folder was removed since the read was planned and nobody minds. Of an object store each file is asked for."""
+    """Whether the folder was removed since the read was planned and that is allowed. In an object store each file is checked."""
     if options.fail_on_data_loss or "://" in part.folder or os.path.lexists(part.folder):
         return False
     LOGGER.warning("left out: %s is gone", path_text(part.folder))
@@ -61,11 +61,11 @@ def _read_part(part: Part, store: Store, projection: Projection, options: Source
         slices = {path_text(piece.path): piece for piece in part.slices}
         for found in _table(part, held, projection, options, report):
             yield from projection.batches(found, slices)
-        yield from _tell_damage(part, held, projection, report)
+        yield from _report_damage(part, held, projection, report)
 
 
 def _opened(part: Part, store: Store, options: SourceOptions, stack: ExitStack) -> tuple[Part, Store]:
-    """The part and what to read it from; with failOnDataLoss=false without the files that are gone."""
+    """The part and the store to read it from; with failOnDataLoss=false without files that were removed."""
 
     def lose(what: str) -> None:
         if options.fail_on_data_loss:
@@ -75,7 +75,7 @@ def _opened(part: Part, store: Store, options: SourceOptions, stack: ExitStack) 
     if options.table in RANGED_TABLES and exact_span(part) is not None:
         return open_part(part, store, stack, lose)
     if not options.fail_on_data_loss:
-        part = replace(part, slices=tuple(piece for piece in part.slices if is_there(store, piece)))
+        part = replace(part, slices=tuple(piece for piece in part.slices if still_exists(store, piece)))
     return part, stack.enter_context(unchanged(part, store))
 
 
@@ -101,7 +101,7 @@ def _table(
     yield from tables[options.table]([as_partition(part, store)], schema, reading, report)
 
 
-def _tell_damage(part: Part, store: Store, projection: Projection, report: ReadReport) -> Iterator[pa.RecordBatch]:
+def _report_damage(part: Part, store: Store, projection: Projection, report: ReadReport) -> Iterator[pa.RecordBatch]:
     low, high = part.claim
     dropped = [each for each in report.dropped if part.claim == EVERYTHING or low <= claimed_offset(store, each, part) < high]
     for each in dropped:

@@ -20,7 +20,7 @@ from tests.campaigns.living_broker.worker import Failed, Killed, Row, Worker
 
 LOSS = re.compile(r"KAFKALOG_DATA_LOSS: (\S+?)-(\d+)\b")
 # A plan and a task each say where the log begins by then: a broker may delete more in between.
-BEGINS = re.compile(r"(\S+?)-(\d+) (?:begins at offset|now has the offsets) (\d+)\b")
+BEGINS = re.compile(r"(\S+?)-(\d+) (?:now starts at offset|now has the offsets) (\d+)\b")
 KILL_SHARE = 0.06
 VIEW_SHARE = 0.7
 

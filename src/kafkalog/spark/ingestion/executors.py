@@ -1,6 +1,6 @@
-"""Who runs the tasks: a Spark cluster, or threads of this process where there is no Spark.
+"""Executors of tasks: a Spark cluster, or threads of this process where there is no Spark.
 
-Reading and writing let go of the interpreter lock, so threads use every core of one machine as well as Spark's workers do.
+Reading and writing release the interpreter lock, so threads use every core of one machine as well as Spark's workers do.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ OnProgress = Callable[[int, int], None]
 
 
 class Executor(Protocol):
-    """Runs tasks at once and gives back what each of them says, in any order."""
+    """Runs tasks in parallel and returns their results, in any order."""
 
     @property
     def cores(self) -> int: ...
@@ -64,7 +64,7 @@ class ThreadExecutor:
 
 
 class SparkExecutor:
-    """A Spark session. Of the attempts that a task may need, Spark hands out the result of one."""
+    """A Spark session. Of several attempts of a task, Spark returns the result of one."""
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
@@ -85,14 +85,14 @@ class SparkExecutor:
         except Exception as error:
             raise _own_error(error) from error
         finally:
-            # Later jobs of the caller are not this one's.
+            # Later jobs of the caller do not belong to this group.
             for name, value in before.items():
                 context.setLocalProperty(name, value)
 
 
 @contextmanager
 def _watched(context: Any, group: str, total: int, on_progress: OnProgress) -> Iterator[None]:
-    """Tell how many tasks have ended while the block runs."""
+    """Report how many tasks have ended while the block runs."""
     ended = threading.Event()
 
     def watch() -> None:
@@ -117,7 +117,7 @@ def _stages(tracker: Any, job: int) -> Sequence[int]:
 
 
 def _own_error(error: Exception) -> SparkSourceError:
-    """The error of a task as it was raised there: Spark hands on its text only. Or that of Spark itself."""
+    """The error of a task as it was raised there, of which Spark passes on only the text; or that of Spark itself."""
     text = str(error)
     found = re.search(r"(KAFKALOG_[A-Z_]+): (.*)", text)
     if found is not None:
@@ -126,7 +126,7 @@ def _own_error(error: Exception) -> SparkSourceError:
 
 
 class Notices(Protocol):
-    """What a run says before there are tasks to count."""
+    """Called before there are tasks to count."""
 
     def starting(self, master: str) -> None:
         """Spark is starting, which takes from a few seconds to a minute."""
@@ -135,12 +135,12 @@ class Notices(Protocol):
     def started(self, master: str, seconds: float) -> None: ...
 
     def without_spark(self, text: str) -> None:
-        """Nobody asked for a master, and there is no Spark here: threads do the work."""
+        """No master was given, and Spark is not installed: threads do the work."""
         ...
 
 
 class LogNotices:
-    """The same into the log."""
+    """Writes them to the log."""
 
     def starting(self, master: str) -> None:
         LOGGER.info("starting Spark (%s)", master)
@@ -155,9 +155,9 @@ class LogNotices:
 def make_executor(
     spark: SparkSession | None, master: str | None, conf: Mapping[str, str], notices: Notices | None = None
 ) -> Executor:
-    """The session given, else one of this master; threads for `none` or `none[2]`.
+    """An executor on the session given, else on one for this master; threads for `none` or `none[2]`.
 
-    Without a master it is Spark on this machine's cores, or threads where Spark or Java is not installed: both do the same work.
+    Without a master: Spark on this machine's cores, or threads if Spark or Java is not installed. Both do the same work.
     """
     notices = notices or LogNotices()
     if spark is not None:
@@ -166,7 +166,7 @@ def make_executor(
     if alone:
         return ThreadExecutor(int(alone[1]) if alone[1] not in (None, "*") else None)
     if (master or "").startswith(WITHOUT_SPARK):
-        raise bad_option("master", master, "allowed are none, none[2], none[*], or a master of Spark")
+        raise bad_option("master", master, "allowed are none, none[2], none[*], or a Spark master")
     missing = _missing_for_spark()
     if missing is None:
         return SparkExecutor(_started(master or DEFAULT_MASTER, conf, notices))
@@ -179,7 +179,7 @@ def make_executor(
 
 
 def _missing_for_spark() -> tuple[str, str] | None:
-    """What Spark lacks here, and what to do about it."""
+    """What is missing for Spark, and how to get it."""
     try:
         import pyspark.sql  # noqa: F401
     except ImportError:
@@ -187,7 +187,7 @@ def _missing_for_spark() -> tuple[str, str] | None:
     try:
         java_home()
     except RuntimeError:
-        return "Spark needs Java and there is none", "install one or pip install 'kafkalog[jre]'"
+        return "Spark needs Java, and none is installed", "install one or pip install 'kafkalog[jre]'"
     return None
 
 

@@ -1,4 +1,4 @@
-"""What an ingest is asked for, checked before anything is read."""
+"""The choices of an ingest, checked before anything is read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LEVELS: Final = {"zstd": range(-100, 23), "gzip": range(1, 10)}
 DAMAGE_RULES: Final = ("set-aside", "fail")
 LOSS_RULES: Final = ("fail", "continue")
 FILE_BYTES: Final = 256 << 20
-# To move is to copy, which S3 does for up to 5 GiB; a file ends within a row group of what was asked for.
+# A move is a copy, which S3 allows up to 5 GiB; a file ends within a row group of the size asked for.
 OBJECT_BYTES: Final = 4 << 30
 RECORD_COLUMNS: Final = ("key", "value", "partition", "offset", "timestamp", "timestampType")
 METADATA_COLUMNS: Final = (
@@ -33,11 +33,11 @@ METADATA_COLUMNS: Final = (
     "file",
     "position",
 )
-# Options of the source that an ingest sets by itself, with what says the same here.
+# Options of the source that an ingest sets itself, with their equivalent here.
 OWN_OPTIONS: Final = {
     "path": "the source",
     "paths": "the sources",
-    "table": "nothing: an ingest takes records",
+    "table": "nothing: an ingest reads records",
     "mode": "on_damage",
     "failondataloss": "on_data_loss",
     "isolation": "isolation",
@@ -58,7 +58,7 @@ class IngestOptions:
     """The choices of a run; `source` are options of the Spark source: topics, offsets, times.
 
     `payload` says how values are decoded; `keep_raw` keeps the bytes of all of them, not only of those that do not decode.
-    `by`, `headers`, `metadata`, `isolation`, `payload` and `keep_raw` belong to the target: a later run has to say the same.
+    `by`, `headers`, `metadata`, `isolation`, `payload` and `keep_raw` belong to the target: later runs have to use the same.
     """
 
     sources: tuple[str, ...]
@@ -98,10 +98,10 @@ class IngestOptions:
             raise bad_option("file_bytes", self.file_bytes, f"an object store moves at most {OBJECT_BYTES} bytes at a time")
         for name, value in self.source.items():
             if name.lower() in OWN_OPTIONS:
-                raise bad_option(name, value, f"not an option here; its place is taken by {OWN_OPTIONS[name.lower()]}")
+                raise bad_option(name, value, f"not an option here; instead there is {OWN_OPTIONS[name.lower()]}")
 
     def source_options(self) -> SourceOptions:
-        """The same for the planning of the Spark source."""
+        """The options of the Spark source for planning."""
         return parse_options(
             {
                 **self.source,
@@ -114,11 +114,11 @@ class IngestOptions:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of the `records` table that are stored; the topic is in the name of the folder."""
+        """The stored columns of the `records` table; the topic is in the name of the folder."""
         return (*RECORD_COLUMNS, *(["headers"] if self.headers else []), *(METADATA_COLUMNS if self.metadata else []))
 
     def settings(self) -> dict[str, Any]:
-        """What every run on one target has to agree on."""
+        """The settings that all runs on one target have to share."""
         return {
             "by": self.by,
             "headers": self.headers,

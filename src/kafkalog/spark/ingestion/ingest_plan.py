@@ -1,6 +1,6 @@
-"""What is new in the logs since the last commit, and how it becomes tasks.
+"""The plan of an ingest: what is new in the logs since the last commit, cut into tasks.
 
-How far a partition goes is fixed here, from the sizes that the listing gave: what a broker appends meanwhile is for the next run.
+The end of each partition is fixed here, from the sizes in the listing: what a broker appends later is left to the next run.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from kafkalog.errors import Limits, SegmentChanged, StorageError, path_text
+from kafkalog.format.quantities import plural
 from kafkalog.log.folders import find_partitions
 from kafkalog.log.headers import replay_transactions
 from kafkalog.log.lineage import (
@@ -30,7 +31,7 @@ from kafkalog.log.swap_segments import with_finished_segments
 from kafkalog.log.transactions import Committed
 from kafkalog.segment.seek import seek_position
 from kafkalog.segment.windows import SegmentWalk
-from kafkalog.storage.store import ByteSource
+from kafkalog.storage.store import ByteSource, short_repr
 
 from ..errors import DATA_LOSS, STORAGE, SparkSourceError, coded, is_passing
 from ..options import Bound, SourceOptions, TopicPartition
@@ -44,17 +45,17 @@ if TYPE_CHECKING:
 LOGGER = logging.getLogger("kafkalog.spark")
 Result = TypeVar("Result")
 
-# Log bytes of a task: few files from a small run, large ones from a large run, all cores busy in both.
+# Log bytes of a task: few files from a small run, large ones from a large run, and all cores busy in both.
 LEAST_TASK_BYTES: Final = 32 << 20
 MOST_TASK_BYTES: Final = 512 << 20
-# A broker cleans and removes segments in moments.
+# A broker cleans and removes segments within moments.
 TRIES: Final = 6
 PAUSE_SECONDS: Final = 0.2
 
 
 @dataclass(frozen=True)
 class End:
-    """Where a run stops in a partition: at `cursor`, before `next_offset`. `is_open` where that is simply the end of the log."""
+    """Where a run stops in a partition: at `cursor`, before `next_offset`. `is_open` if that is the end of the log."""
 
     cursor: Cursor
     next_offset: int
@@ -62,9 +63,9 @@ class End:
     last_entry: EntryMark | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PartitionPlan:
-    """What a run takes of a partition: from `begin` and `start_offset` on, up to `end`."""
+    """What a run reads from a partition: from `begin` and `start_offset` up to `end`."""
 
     found: Found
     start_offset: int
@@ -78,18 +79,22 @@ class PartitionPlan:
     truncations: int
     lineage: Lineage
 
+    def __repr__(self) -> str:
+        place = short_repr(f"{self.key[0]}-{self.key[1]}")
+        return f"PartitionPlan({place}, offsets {self.start_offset} to {self.end.next_offset - 1})"
+
     @property
     def key(self) -> TopicPartition:
         return self.found.key
 
     @property
     def until(self) -> Cursor | None:
-        """Damage from here on is for a later run."""
+        """Damage after this place is left to a later run."""
         return None if self.end.is_open else self.end.cursor
 
     def progress(self, last_offset: int, reached: Cursor) -> Progress:
-        """Where the partition stands when all tasks have ended; they saw records up to `last_offset`, and got to `reached`."""
-        # An end may be known from what came after the listing: no further than what was listed has anything been read.
+        """The progress when all tasks have ended: they read records up to `last_offset`, and got to `reached`."""
+        # An end may be known from what came after the listing: nothing after the listed sizes was read.
         next_offset = max(self.log_end_offset, self.start_offset, last_offset + 1)
         cursor, newest = self.end.cursor, None
         if not self.end.is_open:
@@ -110,18 +115,22 @@ class PartitionPlan:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class IngestPlan:
-    """The partitions that have something new, offsets that are gone, and partitions that are left to the next run: because
-    they change too fast, or because storage does not give them (`unreadable`, with the reason)."""
+    """Partitions with something new, offsets that were lost, and partitions that are left to the next run: because they change
+    too fast (`postponed`), or because storage cannot read them (`unreadable`, with the reason)."""
 
     partitions: tuple[PartitionPlan, ...]
     gaps: tuple[Gap, ...]
     postponed: tuple[TopicPartition, ...] = ()
     unreadable: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        left = [(len(self.gaps), "lost ranges"), (len(self.postponed), "postponed"), (len(self.unreadable), "unreadable")]
+        return f"IngestPlan({', '.join([plural(len(self.partitions), 'partition'), *(f'{n} {what}' for n, what in left if n)])})"
+
     def named_in(self, error: BaseException) -> list[TopicPartition]:
-        """The partitions of which the text of an error names a file; from a Spark task nothing else comes back."""
+        """The partitions whose files the text of an error names; a Spark task returns nothing else."""
         text = str(error)
         return [each.key for each in self.partitions if f"{path_text(each.found.partition.folder)}/" in text]
 
@@ -132,9 +141,9 @@ def plan_ingest(
     tables: Tables,
     postponed: Collection[TopicPartition] = (),
 ) -> IngestPlan:
-    """What a run has to do after the commits that led to `before`, whose rows are in `tables`.
+    """The plan of a run after the commits that led to `before`, whose rows are in `tables`.
 
-    Partitions in `postponed` are left to the next run, and so are those that change too fast to be planned.
+    Partitions in `postponed` are left to the next run, and so are those that change too fast to plan.
     """
     chosen = choose_whole_partitions(options)
     check_one_place(chosen)
@@ -151,7 +160,7 @@ def plan_ingest(
 
 
 class _Planner:
-    """Plans the partitions of a run, one after the other, and collects what is lost."""
+    """Plans the partitions of a run, one after the other, and collects what was lost."""
 
     def __init__(
         self,
@@ -169,7 +178,7 @@ class _Planner:
         self.unreadable: list[SparkSourceError] = []
 
     def plan_settled(self, found: Found, before: Progress | None) -> PartitionPlan | None:
-        """The plan of a partition whose files stay as they were listed; one that never rests, or that storage does not give, is
+        """The plan of a partition whose files stay as they were listed; one that keeps changing, or that storage cannot read, is
         left to the next run."""
         gap_count = len(self.gaps)
 
@@ -191,7 +200,7 @@ class _Planner:
             return None
 
     def plan(self, found: Found, before: Progress | None) -> PartitionPlan | None:
-        """What is to be taken of a partition; None where nothing is new."""
+        """What to read from a partition; None if nothing is new."""
         partition = found.partition
         _check_whole(partition)
         newest = _newest(partition)
@@ -200,7 +209,7 @@ class _Planner:
             return None
         end_of_log = locate(partition, None)
         generation = 0 if before is None else before.generation
-        # What was truncated may begin later than it did, too.
+        # A truncated log may also start later than before.
         while before is not None and (gap := self._lost(partition, before, end_of_log, topic_id)) is not None:
             _accept_loss(partition, gap, self.options, self.tables.options.generation)
             self.gaps.append(gap)
@@ -213,12 +222,12 @@ class _Planner:
             stop = min(stop, HIGHEST if committed.first_open_offset is None else committed.first_open_offset)
         if self.ends[found.key] < end_of_log.next_offset:
             stop = min(stop, self.ends[found.key])
-        if stop < start and not self._has_gap(found.key):  # an end that an earlier run has passed already
+        if stop < start and not self._has_gap(found.key):  # an earlier run has already passed this end
             return None
         stop = max(stop, start)
         end = end_of_log if stop == HIGHEST else _end_at(partition, stop)
         if before is not None and stop == start and end.cursor <= begin and not self._has_gap(found.key):
-            return None  # an end at which an earlier run has stopped
+            return None  # an earlier run has stopped at this end
         lineage = trace(partition, end.next_offset, end.last_entry)
         if end.last_entry is None and before is not None:  # retention left no entry
             lineage = before.lineage
@@ -226,7 +235,7 @@ class _Planner:
         return PartitionPlan(found, start, begin, end, committed, newest, end_offset, topic_id, generation, truncations, lineage)
 
     def _range(self, partition: Partition, before: Progress | None) -> tuple[Cursor, int, int]:
-        """The place and the offset at which a run begins, and the offset before which its options let it end."""
+        """The place and offset at which a run starts, and the offset at which its options end it."""
         if before is None:
             start, stop = offset_range(partition, self.options, self.assigned)
             return locate(partition, start).cursor if start > partition.start_offset else BEGINNING, start, stop
@@ -244,19 +253,19 @@ class _Planner:
             return Gap(partition.topic, partition.partition, wanted, first, "re-created")
         if first > wanted:
             return Gap(partition.topic, partition.partition, wanted, first, "removed")
-        # Headers that damage cuts off from the rest end before what was taken, and did so then.
+        # Headers that damage cuts off from the rest end before what was ingested, as they did then.
         end_offset = end.next_offset if end.next_offset < before.log_end_offset else max(end.next_offset, wanted)
         found = find_divergence(partition, before.lineage, end_offset, Limits())
-        if found is None and ((is_known and before.epochs) or _noted_place(partition, before) is not None):
+        if found is None and ((is_known and before.epochs) or _recorded_place(partition, before) is not None):
             return None
         if found is not None and found.offset is not None and is_known and before.epochs:
             return Gap(partition.topic, partition.partition, found.offset, wanted, "truncated")
         return self._unlike(partition, before, found, is_known)
 
     def _unlike(self, partition: Partition, before: Progress, found: Divergence | None, is_known: bool) -> Gap | None:
-        """What is lost of a log whose topic or leader epochs nobody knows: its records are compared with the rows of them.
+        """What was lost from a log whose topic id or leader epochs are unknown: its records are compared with their rows.
 
-        `found` is what the log itself shows; compaction may be all that has happened to it.
+        `found` is what the log itself shows; it may only have been compacted.
         """
         first, wanted = partition.start_offset, before.next_offset
         stop = wanted if found is None or found.offset is None else found.offset
@@ -272,7 +281,7 @@ class _Planner:
 
 
 def _at_rest(found: Found, look: Callable[[Found], Result]) -> Result | None:
-    """What a look at a partition gives during which its files did not change; None where it has none any more."""
+    """The result of `look` at a partition whose files did not change meanwhile; None if it has no files any more."""
     for left in reversed(range(TRIES)):
         try:
             with coded():
@@ -290,7 +299,7 @@ def _at_rest(found: Found, look: Callable[[Found], Result]) -> Result | None:
 
 
 def _listed_again(found: Found) -> Found | None:
-    """The partition as it is now; None where it has no files any more."""
+    """The partition as it is now; None if it has no files any more."""
     partition = found.partition
     try:
         listed = find_partitions(partition.store, partition.file or partition.folder)
@@ -302,7 +311,7 @@ def _listed_again(found: Found) -> Found | None:
 
 
 def _check_whole(partition: Partition) -> None:
-    """SparkSourceError where a segment is there but cannot be had now: a later run would pass over its records."""
+    """SparkSourceError if a segment exists but cannot be read now: a later run would skip its records."""
     for problem in partition.problems:
         raise SparkSourceError(STORAGE, path_text(problem))
 
@@ -318,7 +327,7 @@ def _newest(partition: Partition) -> tuple[int, int, int] | None:
 
 
 def _after_loss(before: Progress, gap: Gap) -> Progress | None:
-    """Where a run goes on that accepts the loss, and what is known of the log up to there; None where it is another log."""
+    """The progress from which a run continues that accepts the loss; None if it is another log."""
     if gap.reason == "removed":
         return replace(before, next_offset=gap.stop_offset, cursor=BEGINNING, last_entry=None, epochs=())
     if gap.reason == "truncated":
@@ -329,28 +338,28 @@ def _after_loss(before: Progress, gap: Gap) -> Progress | None:
 
 
 def _accept_loss(partition: Partition, gap: Gap, options: SourceOptions, has_generations: bool) -> None:
-    """Raise, or with on_data_loss=continue only say, what is missing."""
+    """Raise what is missing, or with on_data_loss=continue only log it."""
     taken, now = gap.start_offset, gap.stop_offset
-    again = "it is taken from its beginning, as the next generation"
+    again = "it is ingested from its start, as the next generation"
     if not has_generations:
-        again = "the rows taken of it are moved to _superseded, and it is taken from its beginning"
+        again = "its rows are moved to _superseded, and it is ingested from its start"
     what, how = {
         "removed": (
-            f"was taken up to offset {taken}, but the log now begins at {now}: retention or DeleteRecords removed offsets "
-            f"{taken} to {now - 1} before they were taken",
-            "what is there is taken",
+            f"was ingested up to offset {taken}, but the log now starts at {now}: retention or DeleteRecords removed offsets "
+            f"{taken} to {now - 1} before they were ingested",
+            "what is there is ingested",
         ),
         "truncated": (
-            f"was taken up to offset {now}, but the log was truncated to {taken} since: the rows of offsets {taken} to {now - 1} "
-            "are of records that it no longer holds",
-            f"these rows are moved to _superseded, and the log is taken from {taken} on",
+            f"was ingested up to offset {now}, but the log has been truncated to {taken} since: it no longer holds the records "
+            f"of the rows with offsets {taken} to {now - 1}",
+            f"these rows are moved to _superseded, and the log is ingested from {taken} on",
         ),
         "re-created": (
-            f"was taken up to offset {taken}, but is another log now: the topic was deleted and created again, or emptied",
+            f"was ingested up to offset {taken}, but is another log now: the topic was deleted and created again, or emptied",
             again,
         ),
         "rewritten": (
-            f"was taken up to offset {taken}, but the log has other content there now",
+            f"was ingested up to offset {taken}, but the log has other content there now",
             again,
         ),
     }[gap.reason]
@@ -363,14 +372,14 @@ def _accept_loss(partition: Partition, gap: Gap, options: SourceOptions, has_gen
 
 
 def locate(partition: Partition, offset: int | None) -> End:
-    """Where the first entry that reaches `offset` begins; without one, or without an offset, where the whole entries end."""
+    """Where the first entry that reaches `offset` starts; without one, or without an offset, where the whole entries end."""
     for segment in reversed(partition.segments):
         if offset is not None and segment.base_offset > offset:
             continue
         with partition.open_log(segment) as source:
             position, last_entry = _walk(partition, segment, source, offset)
             cursor = cursor_at(segment.base_offset, position, source)
-        # A header alone may lie: an offset too high would pass over records that are still to come.
+        # A header alone may be wrong: an offset too high would skip records that are still to come.
         last = -1 if last_entry is None else last_entry.last_offset
         next_offset = max(last + 1, segment.base_offset, partition.start_offset)
         if last_entry is None:
@@ -380,7 +389,7 @@ def locate(partition: Partition, offset: int | None) -> End:
 
 
 def _walk(partition: Partition, segment: Segment, source: ByteSource, offset: int | None) -> tuple[int, EntryMark | None]:
-    """The position looked for, and the last entry before it whose checksum matches."""
+    """The position of `offset`, and the last entry before it whose checksum matches."""
     size = min(segment.log.size, source.size)
     index = segment.siblings.get("index")
     wanted = HIGHEST if offset is None else offset
@@ -397,46 +406,46 @@ def _walk(partition: Partition, segment: Segment, source: ByteSource, offset: in
 
 
 def check_ends(plans: Sequence[PartitionPlan]) -> None:
-    """SegmentChanged where a log was truncated and written again while it was read; compaction does no harm to what was read."""
+    """SegmentChanged if a log was truncated and written again while it was read; compaction does no harm."""
     for plan in plans:
         mark, found = plan.end.last_entry, plan.found
         try:
             if mark is None or is_in_place(found.partition, mark, Limits()):
                 continue
-        except StorageError:  # removed by now; it was read to its end all the same
+        except StorageError:  # removed by now; it was still read to its end
             continue
         listed = _listed_again(found)
-        if listed is not None and _at_rest(listed, partial(_has_left, plan.lineage)):
+        if listed is not None and _at_rest(listed, partial(_has_diverged, plan.lineage)):
             path = next(segment.log.path for segment in found.partition.segments if segment.base_offset == mark.segment)
             expected = "the entry that was read"
             raise SegmentChanged("changed", file=path, position=mark.position, expected=expected, found="another")
 
 
-def _has_left(read: Lineage, found: Found) -> bool:
+def _has_diverged(read: Lineage, found: Found) -> bool:
     """Whether the log no longer holds what was read of it."""
     end_offset = locate(found.partition, None).next_offset
     return find_divergence(found.partition, read, end_offset, Limits()) is not None
 
 
 def _end_at(partition: Partition, offset: int) -> End:
-    """Where a run stops that ends before `offset`."""
+    """The end of a run that stops before `offset`."""
     return End(locate(partition, offset).cursor, offset, False, last_entry_before(partition, offset, Limits()))
 
 
 def _place_after(partition: Partition, before: Progress) -> Cursor:
-    """Where to go on: the place that was noted, if what lies before it proves that the file is the same, else looked for."""
-    noted = _noted_place(partition, before)
-    if noted is not None:
-        return noted
+    """Where to continue: the recorded place, if the bytes before it prove that the file is the same, else searched for."""
+    recorded = _recorded_place(partition, before)
+    if recorded is not None:
+        return recorded
     if before.next_offset <= partition.start_offset:
         return BEGINNING
     return locate(partition, before.next_offset).cursor
 
 
-def _noted_place(partition: Partition, before: Progress) -> Cursor | None:
-    """The place where an earlier run has stopped, if the last entry that it took and the bytes before the place are still there.
+def _recorded_place(partition: Partition, before: Progress) -> Cursor | None:
+    """The place where an earlier run stopped, if its last entry and the bytes before the place are still there.
 
-    Bytes alone prove little: large values may all end alike.
+    Bytes alone prove little: large values may all end in the same bytes.
     """
     if before.last_entry is None or not is_in_place(partition, before.last_entry, Limits()):
         return None
@@ -452,7 +461,7 @@ def _noted_place(partition: Partition, before: Progress) -> Cursor | None:
 
 
 def new_bytes(plans: Sequence[PartitionPlan]) -> int:
-    """Bytes of log that a run has to read."""
+    """The log bytes that a run has to read."""
     return sum(piece.bytes for plan in plans for piece in _slices(plan, HIGHEST))
 
 
@@ -480,7 +489,7 @@ def _part(plan: PartitionPlan, piece: FileSlice) -> Part:
 
 
 def _slices(plan: PartitionPlan, target: int) -> Iterator[FileSlice]:
-    """The slices between the two ends of a plan."""
+    """The slices between start and end of a plan."""
     partition = plan.found.partition
     for segment in partition.segments_from(plan.start_offset):
         if segment.base_offset > plan.end.cursor.segment and not plan.end.is_open:
@@ -495,5 +504,5 @@ def _slices(plan: PartitionPlan, target: int) -> Iterator[FileSlice]:
 
 
 def _skipped_bytes(plan: PartitionPlan, segment: Segment) -> int:
-    """What an earlier run has taken of the segment."""
+    """The bytes of the segment that an earlier run has read."""
     return plan.begin.position if segment.base_offset == plan.begin.segment else 0

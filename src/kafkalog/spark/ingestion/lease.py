@@ -1,8 +1,8 @@
-"""Who may work on an object store: a lease, renewed while its holder lives.
+"""Which run may work on an object store: the holder of a lease, who renews it while it lives.
 
-No clock is compared with another. Whoever finds the lease held looks whether it changes: a holder that lives renews it every few
-seconds, and one that has not done so for LEASE_SECONDS is dead, or so late that it will find out. The lease saves two runs
-from doing the same work; that they do not both count is up to the commit, which only one of them can publish.
+No clock is compared with another. A run that finds the lease held watches whether it changes: a living holder renews it every few
+seconds, and one that has not done so for LEASE_SECONDS is dead, or so late that it will find out. The lease only saves two runs
+from doing the same work; the commit, which only one of them can publish, makes sure that only one counts.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from .target import OWN_FOLDER, busy
 LOGGER = logging.getLogger("kafkalog.spark")
 
 LEASE: Final = f"{OWN_FOLDER}/lease.json"
-# Without a renewal for so long a run counts as dead.
+# A run without a renewal for this long counts as dead.
 LEASE_SECONDS = 30.0
-# Renewals in that time: a few of them may fail.
+# Renewals in that time, a few of which may fail.
 RENEWALS: Final = 6
 SHOWN_LETTERS: Final = 100
 
@@ -66,7 +66,7 @@ class Lease:
         finally:
             ended.set()
             keeper.join()
-            # The run has ended as it has ended: what cannot be given back now expires.
+            # The outcome of the run is settled: a lease that cannot be released now expires.
             with suppress(KafkaLogError, OSError):
                 self.release()
 
@@ -80,9 +80,9 @@ class Lease:
             raise busy(self.target, _holder(now[0]) if now else "")
 
     def _outlived(self, seen: tuple[bytes, str]) -> tuple[bytes, str] | None:
-        """What is in the slot when its holder has ended; SparkSourceError if that one renews it."""
+        """The content of the slot when its holder has ended; SparkSourceError if the holder renews it."""
         LOGGER.warning(
-            "%s: another ingest has begun here%s; waiting up to %.0f s to see whether it is still at work",
+            "%s: another ingest has started here%s; waiting up to %.0f s to see whether it is still at work",
             path_text(self.target),
             _holder(seen[0]),
             LEASE_SECONDS,
@@ -98,7 +98,7 @@ class Lease:
         return seen
 
     def _is_settled(self) -> bool:
-        """Whether what was written stays, where another run may have written at the same moment."""
+        """Whether our lease stays, where another run may have written at the same moment."""
         if self.slot.is_atomic:
             return True
         time.sleep(LEASE_SECONDS / RENEWALS / 2)
@@ -107,19 +107,19 @@ class Lease:
 
     def _keep(self, ended: threading.Event) -> None:
         while not ended.wait(LEASE_SECONDS / RENEWALS):
-            # What fails here is tried again; what it has come to is asked before the commit.
+            # A failure here is retried; whether the lease was kept is checked before the commit.
             with suppress(KafkaLogError, OSError):
                 if not self.renew():
                     return
 
     def renew(self) -> bool:
-        """Whether the lease is still ours; it is then for another LEASE_SECONDS."""
+        """Renew the lease for another LEASE_SECONDS; whether it is still ours."""
         with self.guard:
             if self.tag is None:
                 return False
             self.renewals += 1
             tag = self._written(self.tag)
-            if tag is None and self.slot.read() is None:  # removed by hand, and not taken since
+            if tag is None and self.slot.read() is None:  # deleted by hand, and not taken since
                 tag = self._written(None)
             self.tag = tag
             return tag is not None
@@ -149,7 +149,7 @@ class Lease:
 
 
 def _fields(content: bytes) -> dict[str, Any]:
-    """What a lease says; nothing, if it is no lease: anybody can write anything there."""
+    """The fields of a lease; none if it is not one: anybody can write anything there."""
     try:
         found = json.loads(content)
     except (ValueError, RecursionError):
@@ -162,7 +162,7 @@ def _is_free(content: bytes) -> bool:
 
 
 def _holder(content: bytes) -> str:
-    """Who holds it, for people."""
+    """The holder, for messages."""
     fields = _fields(content)
     shown = [path_text(str(fields.get(name, "?")))[:SHOWN_LETTERS] for name in ("process", "host", "since")]
     return " (process {} on {}, since {})".format(*shown)

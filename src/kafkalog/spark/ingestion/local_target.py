@@ -1,8 +1,8 @@
 """A target that is a folder of this machine, or one that all workers mount.
 
-The folder may belong to somebody else than the user who runs the ingest, root for example. So every path below it is walked from
-name to name without following links, and what is emptied has to be ours or the folder's owner's: whatever lies there, nothing
-outside of it changes.
+The folder may belong to another user than the one who runs the ingest, for example root. So every path below it is walked name by
+name without following links, and a folder that is emptied has to be ours or the target owner's: whatever is there, nothing
+outside changes.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from kafkalog.storage.failures import write_error
 from kafkalog.storage.fs import LocalFs
 from kafkalog.storage.ownership import Ownership, current_umask, is_there
 from kafkalog.storage.publish import make_folders
+from kafkalog.storage.store import short_repr
 from kafkalog.storage.unfinished import NAME_BYTES, OPEN_FOLDER, UNFINISHED_MODE, is_marked
 
 from ..errors import SparkSourceError
@@ -31,12 +32,12 @@ from .target import OWN_FOLDER, bad_target, busy
 
 LOCK: Final = f"{OWN_FOLDER}/lock"
 SYNC_BYTES: Final = 16 << 20
-# A file system without hard links; the lock still keeps runs apart there.
+# From a file system without hard links; the lock still keeps runs apart there.
 NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
 class SteadyFile(io.RawIOBase):
-    """A file that goes to the disk while it is written, so that its end does not have to wait for all of it."""
+    """A file that is flushed while it is written, so that the final sync is short."""
 
     def __init__(self, raw: io.FileIO) -> None:
         super().__init__()
@@ -63,7 +64,7 @@ class SteadyFile(io.RawIOBase):
         return size
 
     def _sync_early(self) -> None:
-        # What fails here fails again in sync(), which raises it.
+        # An error here comes again in sync(), which raises it.
         with suppress(OSError, ValueError):
             os.fdatasync(self.raw.fileno())
 
@@ -81,11 +82,14 @@ class SteadyFile(io.RawIOBase):
 class LocalTarget:
     """A folder; see `Target` for what its methods promise."""
 
-    # The kernel lets go of the lock when its process ends, so whatever lies in staging is of runs that have ended.
+    # The kernel releases the lock when its process ends, so everything in staging is of runs that have ended.
     staged_are_dead = True
 
     def __init__(self, root: str) -> None:
         self.root = root
+
+    def __repr__(self) -> str:
+        return f"LocalTarget({short_repr(self.root)})"
 
     @property
     def name(self) -> str:
@@ -120,7 +124,7 @@ class LocalTarget:
                 raise self._failed(path, "reading", error) from error
 
     def require_room(self, paths: Iterable[str]) -> None:
-        """Names that fit, in folders that are no links, of this file system, and writable."""
+        """Names that are short enough, in folders that are not links, on this file system, and writable."""
         try:
             with self._folder("") as root:
                 device = os.fstat(root).st_dev
@@ -135,10 +139,10 @@ class LocalTarget:
         for part in path.split("/"):
             size = len(os.fsencode(part))
             if size > NAME_BYTES:
-                raise bad_target(self._absolute(path), f"a name of {size} bytes, of which {NAME_BYTES} fit")
+                raise bad_target(self._absolute(path), f"a name of {size} bytes; at most {NAME_BYTES} are possible")
 
     def _require_movable(self, folder: str, device: int) -> None:
-        """SparkSourceError unless a file of staging can be moved to the folder, or to one that is made there."""
+        """SparkSourceError unless a staged file can be moved to the folder, or to one that is made there."""
         while folder:
             try:
                 with self._folder(folder) as descriptor:
@@ -164,7 +168,7 @@ class LocalTarget:
 
     def _link(self, source: str, destination: str, before: int, after: int) -> None:
         try:
-            # A link never replaces: of two runs that pass a lock which the file system does not honour, one fails here.
+            # A link never replaces a file: if two runs pass a lock that the file system ignores, one fails here.
             os.link(source, destination, src_dir_fd=before, dst_dir_fd=after, follow_symlinks=False)
         except OSError as error:
             if error.errno not in NO_LINKS:
@@ -202,9 +206,9 @@ class LocalTarget:
                 os.rename(os.path.basename(source), name, src_dir_fd=staging, dst_dir_fd=folder)
         except FileNotFoundError:
             if not is_there(name, folder):
-                gone = self._absolute(destination)
-                message = f"{gone}: gone, and so is {self._absolute(source)}; the target was changed by hand"
-                raise StorageError(message, file=gone) from None
+                missing = self._absolute(destination)
+                message = f"{missing}: missing, and so is {self._absolute(source)}; the target was changed by hand"
+                raise StorageError(message, file=missing) from None
 
     def delete(self, paths: Iterable[str]) -> None:
         for folder, group in groupby(paths, os.path.dirname):
@@ -239,16 +243,16 @@ class LocalTarget:
             raise self._failed(folder, "removing", error) from error
 
     def _require_own(self, folder: str, above: int, name: str) -> None:
-        """SparkSourceError if a folder at or in this one is of somebody else than us and the target's owner."""
+        """SparkSourceError if this folder, or one in it, belongs neither to us nor to the target's owner."""
         allowed = self._owners()
         for place, _, _, descriptor in os.fwalk(name, dir_fd=above, follow_symlinks=False):
             owner = os.fstat(descriptor).st_uid
             if owner not in allowed:
                 found = self._absolute(folder) + place.removeprefix(name)
-                raise bad_target(found, f"belongs to user {owner}, so it is not emptied; look what it is, and remove it")
+                raise bad_target(found, f"belongs to user {owner}, so it is not emptied; look at it, then remove it")
 
     def _owners(self) -> set[int]:
-        """Who may have made what lies in our own folder: we, or who can do anything to the target anyway."""
+        """The users who may have made what is in our own folder: we, or those who can change the target anyway."""
         return {os.geteuid(), os.stat(self.root).st_uid, 0}
 
     @contextmanager
@@ -261,14 +265,14 @@ class LocalTarget:
         except OSError as error:
             raise self._failed(LOCK, "making the lock", error) from error
         try:
-            self._take(descriptor)
+            self._lock(descriptor)
             yield
         finally:
             os.close(descriptor)
 
-    def _take(self, descriptor: int) -> None:
+    def _lock(self, descriptor: int) -> None:
         try:
-            # The kernel lets go of it when the process ends, however it ends.
+            # The kernel releases it when the process ends, however it ends.
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise busy(self.root, "") from None
@@ -283,7 +287,7 @@ class LocalTarget:
 
     @contextmanager
     def _folder(self, path: str, *, make: bool = False) -> Iterator[int]:
-        """A descriptor of a folder, reached from name to name; SparkSourceError at a link. What is made is durable."""
+        """A descriptor of a folder, walked name by name; SparkSourceError at a link. New folders are durable."""
         if make:
             _make_root(self.root)
         descriptor = os.open(self.root, OPEN_FOLDER & ~os.O_NOFOLLOW)
@@ -311,7 +315,7 @@ class LocalTarget:
         except OSError as error:
             if error.errno not in (errno.ENOTDIR, errno.ELOOP):
                 raise
-            raise self._odd(path, os.stat(part, dir_fd=above, follow_symlinks=False), "a folder") from None
+            raise self._unexpected(path, os.stat(part, dir_fd=above, follow_symlinks=False), "a folder") from None
         with suppress(FileExistsError):
             os.mkdir(part, UNFINISHED_MODE if _is_for_another(above) else 0o777, dir_fd=above)
         os.fsync(above)
@@ -321,40 +325,40 @@ class LocalTarget:
         """A descriptor of a regular file; SparkSourceError for anything else, links included."""
         name = os.path.basename(path)
         try:
-            # Without waiting: opening a FIFO would.
+            # O_NONBLOCK: opening a FIFO would wait.
             descriptor = os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666, dir_fd=folder)
             if flags & os.O_EXCL:
                 _hand_over(descriptor, folder)
         except OSError as error:
             if error.errno not in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
                 raise
-            raise self._odd(path, os.stat(name, dir_fd=folder, follow_symlinks=False), "a file") from None
+            raise self._unexpected(path, os.stat(name, dir_fd=folder, follow_symlinks=False), "a file") from None
         found = os.fstat(descriptor)
         if stat.S_ISREG(found.st_mode):
             return descriptor
         os.close(descriptor)
-        raise self._odd(path, found, "a file")
+        raise self._unexpected(path, found, "a file")
 
-    def _odd(self, path: str, found: os.stat_result, expected: str) -> SparkSourceError:
+    def _unexpected(self, path: str, found: os.stat_result, expected: str) -> SparkSourceError:
         kinds = {stat.S_IFLNK: "a symbolic link", stat.S_IFDIR: "a folder", stat.S_IFREG: "a file", stat.S_IFIFO: "a FIFO"}
         kind = kinds.get(stat.S_IFMT(found.st_mode), "something else")
-        return bad_target(self._absolute(path), f"{kind} where an ingest has {expected}; look what it is, and remove it")
+        return bad_target(self._absolute(path), f"{kind} where an ingest has {expected}; look at it, then remove it")
 
 
 def _is_for_another(folder: int) -> bool:
-    """Whether we are root in the folder of another user, who is to own what we make there."""
+    """Whether we are root in the folder of another user, who will own what we make there."""
     return os.geteuid() == 0 and os.fstat(folder).st_uid != 0
 
 
 def _hand_over(descriptor: int, folder: int) -> None:
-    """A file that root made just now in somebody's target is of the owner of its folder, who goes on there."""
+    """Give a file that root just made in a user's target to the owner of its folder, who continues there."""
     owner = os.fstat(folder)
     if _is_for_another(folder) and os.fstat(descriptor).st_uid == 0:
         os.fchown(descriptor, owner.st_uid, owner.st_gid)
 
 
 def _hand_over_folder(descriptor: int, above: int) -> None:
-    """The same of a folder, also of one that a killed run of root's left. Its mode marks it as made for this: any other folder
+    """The same for a folder, also for one that a killed run of root's left. Its mode marks it as made for this: any other folder
     of root's may have been renamed to its name."""
     if _is_for_another(above) and is_marked(found := os.fstat(descriptor)):
         owner = os.fstat(above)

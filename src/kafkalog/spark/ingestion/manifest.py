@@ -1,14 +1,14 @@
 """The log of commits: `TARGET/_kafkalog/commits/<number>.json`, one for each run that changed anything.
 
 A run writes its files under `_kafkalog/staging/<run>`, where no reader looks. Then it publishes its commit, which names them
-all: from that moment the run has happened. Then the files are moved to their places, and the staging folder goes. Whatever a
+all: from that moment the run has happened. Then the files are moved to their places, and the staging folder is removed. What a
 killed run leaves is settled by what it published: with a commit the moves are completed, without one its files are removed. A
-commit holds how far every partition has come, so the last one says where the next run goes on.
+commit records how far every partition has come, so the last one says where the next run continues.
 
-Runs that know nothing of each other cannot harm each other. Each has a staging folder of its own, whose name says which number
-its commit is to have, and the target gives a number away once. So what a run has staged is removed only when it can no longer
-publish (its number is taken), or where the target's lock proves that it has ended; and a commit is published only when the one
-before it has all its files in their places. Both can be done by several runs at once.
+Concurrent runs cannot harm each other. Each has a staging folder of its own, whose name says which number its commit will have,
+and the target grants a number once. So the files of a run are removed only when it can no longer publish (its number is taken),
+or where the target's lock proves that it has ended; and a commit is published only when the one before it has all its files in
+their places. Several runs at once can do both.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from crc32c import crc32c
 
 from kafkalog.errors import KafkaLogError, StorageError
 from kafkalog.format.checkpoint import EpochStart
+from kafkalog.format.quantities import plural
 from kafkalog.log.lineage import EntryMark, Lineage
 from kafkalog.storage.store import ByteSource
 
@@ -44,7 +45,7 @@ PROOF_BYTES: Final = 4096
 class Cursor:
     """A place in the log of a partition: the base offset of a segment and a position in its file. They compare in log order.
 
-    `proof` is a checksum of the bytes before it: a cleaned segment can have the name and the size of the one that it replaced.
+    `proof` is a checksum of the bytes before it: a cleaned segment can have the name and size of the one it replaced.
     """
 
     segment: int
@@ -65,10 +66,10 @@ BEGINNING: Final = Cursor(-2, 0)
 class Progress:
     """How far a partition has come.
 
-    All before `next_offset` and `cursor` was taken or set aside. `newest` is the newest segment (base offset, size, time) where
-    nothing was left in it. The headers could be followed up to `log_end_offset`. `last_entry` and `epochs` tell whether the log
-    still holds what was taken (`kafkalog.log.lineage`); `generation` counts how often the topic was created again, `truncations`
-    how often rows were set aside since: offsets that are taken again need files of other names.
+    Everything before `next_offset` and `cursor` was ingested or set aside. `newest` is the newest segment (base offset, size,
+    time) if it was read to its end. The headers could be followed up to `log_end_offset`. `last_entry` and `epochs` show whether
+    the log still holds what was ingested (`kafkalog.log.lineage`); `generation` counts how often the topic was created again,
+    `truncations` how often rows were set aside since: offsets that are ingested again need files with other names.
     """
 
     next_offset: int
@@ -88,7 +89,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class WrittenFile:
-    """A Parquet file: where it belongs, where it was staged, what is in it (`offsets`: partition -> first and last)."""
+    """A Parquet file: its place, where it was staged, and its content (`offsets`: partition -> first and last)."""
 
     path: str
     staged: str
@@ -99,12 +100,12 @@ class WrittenFile:
 
 @dataclass(frozen=True)
 class Gap:
-    """What a run with on_data_loss=continue found lost.
+    """Data loss that a run with on_data_loss=continue accepted.
 
-    `removed`: the offsets from `start_offset` up to `stop_offset` were gone before they were taken. `truncated`: they were taken,
-    but the log no longer holds them, and their rows were set aside. `re-created` and `rewritten`: the log was taken up to
-    `start_offset`; what is there now begins at `stop_offset` and is another generation. Tables without a column for that, of
-    earlier versions, hold the rows of the last one only: the others were set aside, too.
+    `removed`: the offsets from `start_offset` up to `stop_offset` were removed before they were ingested. `truncated`: they were
+    ingested, but the log no longer holds them, and their rows were set aside. `re-created` and `rewritten`: the log was ingested
+    up to `start_offset`; the present one starts at `stop_offset` and is another generation. Tables of earlier versions, without
+    a column for that, hold only the rows of the last generation: the others were set aside, too.
     """
 
     topic: str
@@ -114,11 +115,11 @@ class Gap:
     reason: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Commit:
-    """What one run did, and where all partitions stand after it.
+    """What one run did, and how far all partitions have come after it.
 
-    Of the files `replaced`, the rows that the log no longer holds are in `superseded`, the others in `rewritten`.
+    Of the files in `replaced`, rows that the log no longer holds are in `superseded`, the others in `rewritten`.
     """
 
     number: int
@@ -132,6 +133,9 @@ class Commit:
     rewritten: tuple[WrittenFile, ...] = ()
     superseded: tuple[WrittenFile, ...] = ()
     replaced: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Commit({self.number}, {plural(len(self.staged_files), 'file')}, {plural(len(self.progress), 'partition')})"
 
     @property
     def staged_files(self) -> tuple[WrittenFile, ...]:
@@ -161,7 +165,7 @@ class Commit:
     def decode(cls, content: bytes) -> Commit:
         found = json.loads(content)
         if found["version"] != VERSION:
-            raise ValueError(f"version {found['version']}, this kafkalog knows {VERSION}")
+            raise ValueError(f"version {found['version']}, this kafkalog reads version {VERSION}")
         return cls(
             found["number"],
             found["run"],
@@ -214,13 +218,13 @@ class CommitLog:
         return None
 
     def _require_no_tables(self) -> None:
-        """SparkSourceError where tables are without their commits, as after a copy that left out names with an underscore."""
+        """SparkSourceError for tables without their commits, as after a copy that left out names with an underscore."""
         tables = [name for name in self.target.list("") if name.startswith(TABLE)]
         if tables:
             raise SparkSourceError(
                 BAD_TARGET,
-                f"{self.target.name}: {tables[0]} is there, but no commit in {COMMITS} says how far it goes, and rows would come "
-                "twice; choose another target, or remove the tables to begin again",
+                f"{self.target.name}: {tables[0]} exists, but no commit in {COMMITS} says how far it goes, so rows would be "
+                "written twice; choose another target, or remove the tables to start again",
             )
 
     def read(self, name: str) -> Commit:
@@ -233,12 +237,12 @@ class CommitLog:
             raise SparkSourceError(BAD_TARGET, f"{self.target.name}/{path}: not a commit of an ingest: {error}") from error
 
     def publish(self, commit: Commit) -> None:
-        """From here on the run has happened."""
+        """Publish a commit: from here on the run has happened."""
         self.target.require_room(file.path for file in commit.staged_files)
         try:
             self.target.publish(commit_path(commit.number), commit.encode(), f"{staging_folder(commit.run)}/commit")
         except SparkSourceError as error:
-            # Of any other error nobody knows whether the commit is there all the same: the next run finds out.
+            # After any other error the commit may have been published all the same: the next run finds out.
             if error.code == TARGET_BUSY:
                 self.discard(commit.run)
             raise
@@ -250,27 +254,27 @@ class CommitLog:
             text = f"{error}; commit {commit.number} is published all the same, and the next run moves its files"
             raise StorageError(text, file=error.file) from error
         if not self.target.staged_are_dead:
-            # What was not proved dead before has lost its number now. What cannot be removed is left for the next run.
+            # A run that was not proved dead before has lost its number now. What cannot be removed is left to the next run.
             with suppress(KafkaLogError, OSError):
                 self.settle(commit)
 
     def _is_followed(self, commit: Commit) -> bool:
-        """Whether another run has published since, and so has completed this one before; its files may be replaced by now."""
+        """Whether another run has published since, and so has completed this one; its files may have been replaced by now."""
         return any(name > f"{commit.number:020}.json" for name in self.target.list(COMMITS) if name.endswith(".json"))
 
     def complete(self, commit: Commit) -> None:
-        """Give the files of a published commit their names; what a killed run has moved already stays."""
+        """Give the files of a published commit their names; those that a killed run has already moved stay."""
         self.target.move((file.staged, file.path) for file in commit.staged_files)
         self.target.delete(commit.replaced)
         self.target.remove(staging_folder(commit.run))
 
     def discard(self, run: str) -> None:
-        """Give back the room of a run that failed before it published; what is left of it is settled by the next one."""
+        """Free the space of a run that failed before it published; the next run settles the rest."""
         with suppress(KafkaLogError, OSError):
             self.target.remove(staging_folder(run))
 
     def settle(self, latest: Commit | None) -> None:
-        """Complete or undo what other runs have left, as far as they cannot publish it any more."""
+        """Complete or undo what other runs have left and can no longer publish."""
         number = 0 if latest is None else latest.number
         for run in self.target.unfinished(STAGING):
             if latest is not None and run == latest.run:
@@ -280,7 +284,7 @@ class CommitLog:
 
 
 def _check_names(commit: Commit, path: str) -> None:
-    """ValueError unless a commit moves files of its own run to places in the target, and is what its name says."""
+    """ValueError unless a commit moves files of its own run to places in the target, and has the number of its name."""
     if path != commit_path(commit.number):
         raise ValueError(f"it has the number {commit.number}")
     if not is_plain(commit.run) or "/" in commit.run:
@@ -296,13 +300,13 @@ def _check_names(commit: Commit, path: str) -> None:
 
 
 def run_name(before: Commit | None) -> str:
-    """A name that no other run has, for the one that is to publish the commit after this."""
+    """A unique name for the run that will publish the commit after this."""
     number = 1 if before is None else before.number + 1
     return f"{number:020}-{time.time_ns() // 1_000_000:013}-{secrets.token_hex(6)}"
 
 
 def _wanted_number(run: str) -> int:
-    """The number that a run's commit was to have; 0 for names that no run has."""
+    """The number that a run's commit would have; 0 for a name that is not a run's."""
     found = re.fullmatch(r"([0-9]{20})-[0-9]{13}-[0-9a-f]{12}", run)
     return int(found[1]) if found else 0
 

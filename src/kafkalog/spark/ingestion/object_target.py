@@ -1,7 +1,7 @@
-"""A target in an object store, through `pyarrow.fs`. A key appears when its upload is complete; to move is to copy in the store.
+"""A target in an object store, through `pyarrow.fs`. A key appears when its upload is complete; a move is a copy in the store.
 
-What must happen once (taking the lease, publishing a commit) is a conditional put in S3. Arrow's other stores have no such thing
-here: what is there is compared before it is written, so there only the lease keeps two runs apart.
+What must happen once (taking the lease, publishing a commit) is a conditional put in S3. For Arrow's other stores there is none
+here: the content is compared before it is written, so there only the lease keeps two runs apart.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from kafkalog.storage.failures import object_error
 from kafkalog.storage.object_store import filesystem_of_uri
 from kafkalog.storage.publish import publish_object
 from kafkalog.storage.s3 import S3Requests
+from kafkalog.storage.store import short_repr
 
 from ..errors import STORAGE, SparkSourceError
 from .lease import LEASE, Lease
@@ -31,7 +32,7 @@ S3_KEY_BYTES: Final = 1024
 
 
 class Requests(Protocol):
-    """What a store does for the protocol besides reading and writing; keys as the store spells them."""
+    """The requests of the protocol besides reading and writing; keys as the store spells them."""
 
     @property
     def is_atomic(self) -> bool: ...
@@ -54,7 +55,7 @@ def object_target(uri: str) -> ObjectTarget:
 
 
 class ConditionalRequests:
-    """S3: what is written depends on what is there, in one step."""
+    """S3: compares and writes in one step."""
 
     is_atomic = True
 
@@ -70,7 +71,7 @@ class ConditionalRequests:
     def unfinished_uploads(self, prefix: str) -> Iterable[tuple[str, str]]:
         try:
             found = list(self.client.unfinished_uploads(self._inner(prefix)))
-        except StorageError as error:  # not allowed, or not known to a store: they cost room, and nothing else
+        except StorageError as error:  # not permitted, or not supported by the store: they only cost space
             LOGGER.warning("uploads of killed runs stay in the store: %s", path_text(str(error)))
             return []
         return [(f"{self.client.bucket}/{key}", identity) for key, identity in found]
@@ -86,7 +87,7 @@ class ConditionalRequests:
 
 
 class PlainRequests:
-    """Any other store: compared first and written then; the content is its own tag. Uploads that never end expire there."""
+    """Any other store: compares first, then writes; the content is its own tag. Unfinished uploads expire there."""
 
     is_atomic = False
 
@@ -117,7 +118,7 @@ class PlainRequests:
 
 
 class ObjectSlot:
-    """One small object of a target; a lease, or a commit."""
+    """One small object of a target: its lease, or a commit."""
 
     def __init__(self, target: ObjectTarget, path: str = LEASE) -> None:
         self.target = target
@@ -140,7 +141,7 @@ class ObjectSlot:
 class ObjectTarget:
     """A prefix of an object store; see `Target` for what its methods promise."""
 
-    # A lease can be lost by a run that lives: only a commit under the number that a run wants says that it never publishes.
+    # A living run can lose its lease: only a commit with the number that it wants proves that it will never publish.
     staged_are_dead = False
 
     def __init__(self, filesystem: fs.FileSystem, prefix: str, root: str, make_requests: Callable[[], Requests]) -> None:
@@ -150,13 +151,16 @@ class ObjectTarget:
         self.make_requests = make_requests
         self.lease: Lease | None = None
 
+    def __repr__(self) -> str:
+        return f"ObjectTarget({short_repr(self.name)})"
+
     @property
     def name(self) -> str:
         return self.prefix + self.root
 
     @cached_property
     def requests(self) -> Requests:
-        """Made by those only who need it: a task that writes files does not."""
+        """Made on demand: a task that only writes files does not need it."""
         return self.make_requests()
 
     def size(self, path: str) -> int | None:
@@ -187,7 +191,7 @@ class ObjectTarget:
         for path in paths:
             size = len(self.inner(path).partition("/")[2].encode("utf-8", "surrogateescape"))
             if size > S3_KEY_BYTES:
-                raise bad_target(f"{self.name}/{path}", f"a key of {size} bytes, of which {S3_KEY_BYTES} fit")
+                raise bad_target(f"{self.name}/{path}", f"a key of {size} bytes; at most {S3_KEY_BYTES} are possible")
 
     def publish(self, path: str, content: bytes, unfinished: str) -> None:
         if self.lease is not None:
@@ -202,7 +206,7 @@ class ObjectTarget:
             yield file
             self.ask("writing", path, file.close)
         except BaseException:
-            # Whatever arrives of it lies among unpublished files.
+            # Whatever is stored of it is among unpublished files.
             with suppress(OSError):
                 file.close()
             raise
@@ -212,10 +216,10 @@ class ObjectTarget:
             if self.size(source) is not None and self._copied(source, destination):
                 continue
             if self.size(destination) is None:
-                raise StorageError(f"{self.name}/{destination}: gone, and so is {source}; the target was changed by hand")
+                raise StorageError(f"{self.name}/{destination}: missing, and so is {source}; the target was changed by hand")
 
     def _copied(self, source: str, destination: str) -> bool:
-        """Whether the file was copied; not, if another run has moved it meanwhile."""
+        """Whether the file was copied; False if another run has moved it meanwhile."""
         try:
             self.ask("copying a file there", destination, self.filesystem.copy_file, self.inner(source), self.inner(destination))
         except (StorageError, FileNotFoundError):
@@ -263,30 +267,30 @@ class ObjectTarget:
                 self.lease = None
 
     def _name_cause(self, lease: Lease, error: SparkSourceError) -> None:
-        """SparkSourceError that says so, where storage failed since another run took over and cleared up."""
+        """Raise the error that says so, if storage failed because another run took over and cleaned up."""
         if error.code != STORAGE:
             return
         try:
             lease.require()
         except SparkSourceError as cause:
             raise cause from error
-        except StorageError:  # which the error that is raised anyway is about
+        except StorageError:  # the original error says as much
             return
 
     def _require_conditions(self, lease: Lease) -> None:
-        """SparkSourceError where the store takes no notice of conditions, or boto3 and Arrow talk to different stores."""
+        """SparkSourceError if the store ignores conditions, or boto3 and Arrow use different stores."""
         with lease.guard:
             if self.requests.put(self.inner(LEASE), b"{}", None) is not None:
                 raise bad_target(
                     self.name,
-                    "this store takes no notice of If-None-Match, without which two runs at once could double records; "
-                    "choose a store that has conditional writes",
+                    "this store ignores If-None-Match, without which two runs at once could write records twice; "
+                    "choose a store with conditional writes",
                 )
             if self.size(LEASE) is None:
                 raise bad_target(
                     self.name,
-                    "Arrow does not find what boto3 has written: they have different endpoints or regions; "
-                    "name both in the URI: s3://bucket/folder?region=…&endpoint_override=…",
+                    "Arrow does not find what boto3 has written: they use different endpoints or regions; "
+                    "give both in the URI: s3://bucket/folder?region=…&endpoint_override=…",
                 )
 
     def inner(self, path: str) -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from typing import Any, Final
 
 from kafkalog.errors import path_text
+from kafkalog.format.quantities import plural, size_text, span_text
+from kafkalog.storage.store import short_repr
 
 from ..errors import BAD_TARGET, SparkSourceError, bad_option, coded, is_passing
 from ..options import TopicPartition
@@ -26,13 +28,13 @@ from .values import check_values, with_schema
 
 LOGGER = logging.getLogger("kafkalog.spark")
 OnExecutor = Callable[[], Executor]
-# How often files of a partition may change under the tasks of a run, at the cost of all its work, before it is postponed.
+# How often files of a partition may change during the tasks of a run, which costs all its work, before it is postponed.
 PATIENCE: Final = 2
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PartitionSummary:
-    """The offsets that a run took of a partition: from `start_offset` up to, and not with, `stop_offset`."""
+    """The offsets that a run ingested from a partition: from `start_offset` up to but not including `stop_offset`."""
 
     topic: str
     partition: int
@@ -40,15 +42,20 @@ class PartitionSummary:
     stop_offset: int
     records: int
 
+    def __repr__(self) -> str:
+        place = short_repr(f"{self.topic}-{self.partition}")
+        counted = "" if self.records < 0 else f", {plural(self.records, 'record')}"
+        return f"PartitionSummary({place}, offsets {self.start_offset} to {self.stop_offset - 1}{counted})"
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class IngestSummary:
-    """The end of a run. `commit` is the number of what it published, None where there was nothing new.
+    """What a run did, in numbers. `commit` is the number that it published, None if there was nothing new.
 
     `log_bytes` were read, `parquet_bytes` written. `damaged_ranges` were set aside, `damaged_reasons` says why; `undecoded`
     values are kept as bytes in `value_raw`; `superseded` rows of truncated logs were moved out of the tables. `postponed`
-    partitions changed so fast beside a broker that they are left to the next run; `unreadable` says which ones storage did
-    not give, and why.
+    partitions were changed by a broker so fast that they are left to the next run; `unreadable` says which ones storage could
+    not read, and why.
     """
 
     target: str
@@ -70,6 +77,29 @@ class IngestSummary:
     dry_run: bool = False
     seconds: float = 0.0
 
+    def __repr__(self) -> str:
+        return f"IngestSummary({short_repr(self.target)}, {', '.join(self._shown())}, {span_text(int(self.seconds * 1000))})"
+
+    def _shown(self) -> Iterator[str]:
+        """The outcome in a few words, trouble last."""
+        if self.dry_run:
+            yield f"dry run: {size_text(self.log_bytes)} of log to read in {plural(len(self.partitions), 'partition')}"
+        elif self.commit is None:
+            yield "nothing new"
+        else:
+            yield f"commit {self.commit}, {plural(self.records, 'record')} of {plural(len(self.partitions), 'partition')}"
+            yield f"{plural(self.files, 'file')} of {size_text(self.parquet_bytes)}"
+        for count, what in (
+            (self.damaged_ranges, "damaged"),
+            (self.undecoded, "undecoded"),
+            (self.superseded, "superseded"),
+            (len(self.gaps), "lost ranges"),
+            (len(self.postponed), "postponed"),
+            (len(self.unreadable), "unreadable"),
+        ):
+            if count:
+                yield f"{count} {what}"
+
     @property
     def records_per_second(self) -> float:
         return self.records / self.seconds if self.seconds else 0.0
@@ -86,7 +116,7 @@ class IngestSummary:
 
 @dataclass
 class _Run:
-    """What a run knows when it begins: its name, its target's, its choices, and where the last commit left off."""
+    """What a run knows at its start: its name, its target's, its choices, and the last commit."""
 
     name: str
     target: str
@@ -103,8 +133,8 @@ class _Run:
 
 
 @dataclass(frozen=True)
-class _Taken:
-    """What a run has staged: all that its commit names."""
+class _Staged:
+    """What a run has staged: everything that its commit names."""
 
     run: _Run
     plan: IngestPlan
@@ -116,7 +146,7 @@ class _Taken:
 def run_ingest(
     options: IngestOptions, make_executor: OnExecutor, on_progress: OnProgress, *, dry_run: bool = False
 ) -> IngestSummary:
-    """Take what is new. The executor is only made when there is work for it."""
+    """Ingest what is new. The executor is made only if there is work for it."""
     begin = time.monotonic()
     with coded():
         _check_places(options)
@@ -126,16 +156,16 @@ def run_ingest(
         if dry_run:
             run = _agreed(_Run("", target.name, options, log.latest()))
             plan = _plan(run, Tables(target, run.options))
-            return _foreseen(run, plan, time.monotonic() - begin)
+            return _planned_summary(run, plan, time.monotonic() - begin)
         with target.lock():
             before = log.latest()
             run = _agreed(_Run(run_name(before), target.name, options, before))
             log.settle(run.before)
-            return _take(run, log, cache(make_executor), on_progress, begin)
+            return _ingest(run, log, cache(make_executor), on_progress, begin)
 
 
-def _take(run: _Run, log: CommitLog, make_executor: OnExecutor, on_progress: OnProgress, begin: float) -> IngestSummary:
-    """Stage and publish what is new. Where files change under the tasks, plan again, at last without those partitions."""
+def _ingest(run: _Run, log: CommitLog, make_executor: OnExecutor, on_progress: OnProgress, begin: float) -> IngestSummary:
+    """Stage and publish what is new. If files change during the tasks, plan again, finally without those partitions."""
     changed: Counter[TopicPartition] = Counter()
     tables = Tables(log.target, run.options)
     while True:
@@ -145,22 +175,22 @@ def _take(run: _Run, log: CommitLog, make_executor: OnExecutor, on_progress: OnP
             return IngestSummary(run.target, None, postponed=left, unreadable=plan.unreadable, seconds=seconds)
         try:
             with coded():
-                taken = _stage(run, plan, tables, make_executor, on_progress)
+                staged = _stage(run, plan, tables, make_executor, on_progress)
             break
         except BaseException as error:
             log.discard(run.name)
             named = plan.named_in(error) if is_passing(error) else []
             if not named:
                 raise
-            LOGGER.info("the log changed while it was read, trying again: %s", error)
+            LOGGER.info("the log changed while it was read, retrying: %s", error)
             changed.update(named)
         time.sleep(PAUSE_SECONDS)
-    log.publish(taken.commit)
-    return _summary(taken, time.monotonic() - begin)
+    log.publish(staged.commit)
+    return _summary(staged, time.monotonic() - begin)
 
 
 def _plan(run: _Run, tables: Tables, postponed: Sequence[TopicPartition] = ()) -> IngestPlan:
-    """What is new; where a partition is deleted while all of them are listed, they are listed again."""
+    """What is new; if a partition is deleted while they are listed, they are listed again."""
     for left in reversed(range(TRIES)):
         try:
             with coded():
@@ -172,8 +202,8 @@ def _plan(run: _Run, tables: Tables, postponed: Sequence[TopicPartition] = ()) -
     raise AssertionError("the last try returns or raises")
 
 
-def _stage(run: _Run, plan: IngestPlan, tables: Tables, make_executor: OnExecutor, on_progress: OnProgress) -> _Taken:
-    """Write everything that is new where no reader looks."""
+def _stage(run: _Run, plan: IngestPlan, tables: Tables, make_executor: OnExecutor, on_progress: OnProgress) -> _Staged:
+    """Write what is new where no reader looks."""
     run = replace(run, options=with_schema(run.options, plan.partitions))
     results: list[TaskResult] = []
     if new_bytes(plan.partitions):
@@ -185,23 +215,23 @@ def _stage(run: _Run, plan: IngestPlan, tables: Tables, make_executor: OnExecuto
     before = {key: progress.generation for key, progress in run.progress.items()}
     aside = tables.set_aside(plan.gaps, before, run.name, run.commit_number)
     seen = _seen(plan, results)
-    return _Taken(run, plan, results, seen, _commit(run, plan, results, seen, aside))
+    return _Staged(run, plan, results, seen, _commit(run, plan, results, seen, aside))
 
 
 def _check_places(options: IngestOptions) -> None:
-    if not options.target:  # an empty variable of a shell; the working folder is nobody's target by accident
+    if not options.target:  # an empty shell variable must not make the working folder a target
         raise bad_option("target", options.target, "allowed is a folder or a URI such as s3://bucket/folder")
     for source in options.sources:
         if is_within(options.target, source):
-            raise bad_option("target", path_text(options.target), f"it lies in {path_text(source)}; choose another place")
+            raise bad_option("target", path_text(options.target), f"it is inside {path_text(source)}; choose another place")
 
 
 def _agreed(run: _Run) -> _Run:
-    """The run with what earlier ones have found out; SparkSourceError if it would give its files another shape than they did."""
+    """The run with the settings of earlier ones; SparkSourceError if its files would have another shape than theirs."""
     before = run.before
     if before is None:
         return run
-    if not before.settings.get(GENERATION, False):  # tables that an earlier kafkalog has begun
+    if not before.settings.get(GENERATION, False):  # tables of an earlier kafkalog
         run = replace(run, options=replace(run.options, generation=False))
     found = before.settings.get("value")
     payload = run.options.payload
@@ -214,7 +244,7 @@ def _agreed(run: _Run) -> _Run:
             raise SparkSourceError(
                 BAD_TARGET,
                 f"{path_text(run.target)}: earlier runs had {name}={stored!r}, this one has {name}={value!r}; "
-                "say the same again, or choose another target",
+                "use the same setting, or choose another target",
             )
     return run
 
@@ -261,14 +291,14 @@ def _commit(
     )
 
 
-def _summary(taken: _Taken, seconds: float) -> IngestSummary:
-    commit, results = taken.commit, taken.results
+def _summary(staged: _Staged, seconds: float) -> IngestSummary:
+    commit, results = staged.commit, staged.results
     reasons: dict[str, int] = {}
     for result in results:
         for reason, count in result.reasons.items():
             reasons[reason] = reasons.get(reason, 0) + count
     return IngestSummary(
-        taken.run.target,
+        staged.run.target,
         commit.number,
         records=sum(file.records for file in commit.files),
         log_bytes=sum(result.log_bytes for result in results),
@@ -276,8 +306,8 @@ def _summary(taken: _Taken, seconds: float) -> IngestSummary:
         files=len(commit.files),
         tasks=len(results),
         partitions=tuple(
-            PartitionSummary(*each.key, each.start_offset, commit.progress[each.key].next_offset, taken.seen[each.key].records)
-            for each in taken.plan.partitions
+            PartitionSummary(*each.key, each.start_offset, commit.progress[each.key].next_offset, staged.seen[each.key].records)
+            for each in staged.plan.partitions
         ),
         damaged_ranges=sum(file.records for file in commit.damaged),
         damaged_bytes=sum(result.damaged_bytes for result in results),
@@ -285,8 +315,8 @@ def _summary(taken: _Taken, seconds: float) -> IngestSummary:
         undecoded=sum(result.undecoded for result in results),
         superseded=sum(file.records for file in commit.superseded),
         gaps=commit.gaps,
-        postponed=_names(taken.plan.postponed),
-        unreadable=taken.plan.unreadable,
+        postponed=_names(staged.plan.postponed),
+        unreadable=staged.plan.unreadable,
         seconds=seconds,
     )
 
@@ -295,8 +325,8 @@ def _names(partitions: Sequence[TopicPartition]) -> tuple[str, ...]:
     return tuple(f"{topic}-{partition}" for topic, partition in partitions)
 
 
-def _foreseen(run: _Run, plan: IngestPlan, seconds: float) -> IngestSummary:
-    """What a run would do, as far as names and headers tell."""
+def _planned_summary(run: _Run, plan: IngestPlan, seconds: float) -> IngestSummary:
+    """What a run would do, as far as names and headers show."""
     partitions = [PartitionSummary(*each.key, each.start_offset, each.end.next_offset, -1) for each in plan.partitions]
     return IngestSummary(
         run.target,
@@ -312,4 +342,4 @@ def _foreseen(run: _Run, plan: IngestPlan, seconds: float) -> IngestSummary:
 
 
 def nothing(done: int, total: int) -> None:
-    """Progress that nobody wants to see."""
+    """Ignore progress."""

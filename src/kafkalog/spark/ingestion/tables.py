@@ -1,4 +1,4 @@
-"""What earlier runs left in the tables of a target: rows looked up, and rows set aside that their log no longer holds."""
+"""Rows of earlier runs in the tables of a target: compared with the log, and set aside if the log no longer holds them."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from .task_writing import GENERATION, parquet_writer, topic_folder
 
 SUPERSEDED: Final = "_superseded"
 PARQUET: Final = ".parquet"
-# Offsets that are compared at first with the rows taken of them, and at most at once where these do not do.
+# Offsets that are compared with their rows at first, and at most at once if these are not enough.
 COMPARED_OFFSETS: Final = 1000
 MOST_COMPARED_OFFSETS: Final = 64_000
 
 
 @dataclass(frozen=True)
 class RowRange:
-    """Rows of a partition: the offsets from `start` up to, and not with, `stop`, of one generation."""
+    """Rows of one generation of a partition, with the offsets from `start` up to but not including `stop`."""
 
     partition: int
     generation: int
@@ -59,7 +59,7 @@ class RowRange:
 
 @dataclass(frozen=True)
 class SetAside:
-    """What takes the place of the files `replaced`: the rows that stay, and those that are superseded."""
+    """The files that take the place of those in `replaced`: with the rows that stay, and with the superseded ones."""
 
     rewritten: tuple[WrittenFile, ...] = ()
     superseded: tuple[WrittenFile, ...] = ()
@@ -68,7 +68,7 @@ class SetAside:
 
 @dataclass(frozen=True)
 class Comparison:
-    """From where on records are others than were taken, None if none is; `is_akin` if one before that is the same."""
+    """The first offset whose record differs from its row, None if none does; `is_akin` if a record before it is the same."""
 
     first_difference: int | None
     is_akin: bool
@@ -82,10 +82,11 @@ class Tables:
         self.options = options
 
     def compare(self, partition: Partition, generation: int, stop: int) -> Comparison:
-        """Whether the log before `stop` holds the records that are in the tables as they were taken.
+        """Compare the log before `stop` with the rows in the tables.
 
-        Tells a log that was truncated, and perhaps written again, from one that was created again, where neither topic id nor
-        leader epochs do. From `stop` backwards, up to a record that is the same; what only one side has, compaction explains.
+        This distinguishes a log that was truncated, and perhaps written again, from one that was created again, where neither
+        topic id nor leader epochs do. It goes backwards from `stop` to a record that is the same; records that only one side has
+        are explained by compaction.
         """
         first, count = None, COMPARED_OFFSETS
         while stop > partition.start_offset:
@@ -101,7 +102,7 @@ class Tables:
         return Comparison(first, is_akin=False)
 
     def _both(self, partition: Partition, generation: int, start: int, stop: int) -> tuple[pa.Table, pa.Table]:
-        """The records of these offsets as they were taken, and as they are in the log."""
+        """The records of these offsets as they are in the tables, and as they are in the log."""
         names = ["offset", "timestamp", "key", *(["value"] if self.options.payload is None else [])]
         present = _read(partition, start, stop, names)
         taken = self._rows(partition, RowRange(partition.partition, generation, start, stop), names) if len(present) else present
@@ -119,12 +120,12 @@ class Tables:
         return pa.concat_tables(found) if found else find_table("records").schema(names).empty_table()
 
     def set_aside(self, gaps: Sequence[Gap], generations: dict[tuple[str, int], int], run: str, commit: int) -> SetAside:
-        """Stage what is left of the files with rows that their log no longer holds, and these rows."""
+        """Stage the files that replace those with rows that their log no longer holds: the rows that stay, and these."""
         ranges: dict[str, list[RowRange]] = {}
         for gap in gaps:
             if gap.reason == "truncated":
                 offsets = gap.start_offset, gap.stop_offset
-            elif gap.reason != "removed" and not self.options.generation:  # no column would tell the two logs apart
+            elif gap.reason != "removed" and not self.options.generation:  # no column distinguishes the two logs
                 offsets = 0, HIGHEST
             else:
                 continue
@@ -149,7 +150,7 @@ class Tables:
         return SetAside(tuple(rewritten), tuple(superseded), tuple(replaced))
 
     def _affected(self, path: str, wanted: Sequence[RowRange]) -> pa.Table | None:
-        """The rows of a file that holds wanted ones."""
+        """The rows of a file, if some of them are in a wanted range."""
         with self.target.open(path) as file:
             parquet = pq.ParquetFile(file)
             groups = [parquet.metadata.row_group(number) for number in _groups(parquet)]
@@ -187,7 +188,7 @@ def _any(wanted: Sequence[RowRange], rows: pa.Table) -> Any:
 
 
 def _read(partition: Partition, start: int, stop: int, names: Sequence[str]) -> pa.Table:
-    """Records of a log, those that are damaged left out."""
+    """Records of a log, without damaged ones."""
     schema = find_table("records").schema(names)
     options = ReadOptions(columns=frozenset(schema.names), record_range=RecordRange(start, stop), on_damage="skip", threads=1)
     return pa.Table.from_batches(record_batches([partition], schema, options, ReadReport()), schema)

@@ -20,40 +20,40 @@ OWN_FOLDER: Final = "_kafkalog"
 
 
 class Target(Protocol):
-    """What the protocol of an ingest asks of its storage."""
+    """The operations that the protocol of an ingest needs."""
 
     @property
     def name(self) -> str:
-        """How people write it."""
+        """Its path or URI, for messages."""
         ...
 
     @property
     def staged_are_dead(self) -> bool:
-        """Whether what other runs have staged belongs to runs that have ended, once the target is locked."""
+        """Whether all staged files belong to runs that have ended, once the target is locked."""
         ...
 
     def size(self, path: str) -> int | None:
-        """Bytes of a file, None if there is none."""
+        """Bytes of a file; None if it does not exist."""
         ...
 
     def unfinished(self, folder: str) -> list[str]:
-        """What `list` gives, and what is still being written there, or was when its run was killed."""
+        """The names of `list`, and those of files that are still being written, or were when their run was killed."""
         ...
 
     def list(self, folder: str) -> list[str]:
-        """The names in a folder, sorted; empty where there is no folder."""
+        """The names in a folder, sorted; empty if there is no folder."""
         ...
 
     def read(self, path: str) -> bytes: ...
 
     def require_room(self, paths: Iterable[str]) -> None:
-        """SparkSourceError if files could not be moved to these places; asked before anything is published."""
+        """SparkSourceError if files could not be moved to these places; checked before anything is published."""
         ...
 
     def publish(self, path: str, content: bytes, unfinished: str) -> None:
-        """Write a file that no one has written before; it appears whole, and stays. `unfinished` may be its name until then.
+        """Publish a new file, whole and durable. `unfinished` may be its name until then.
 
-        SparkSourceError if another run was faster, or has taken the lock over: nothing was written then.
+        SparkSourceError if another run was faster, or has taken over the lock: then nothing was written.
         """
         ...
 
@@ -63,11 +63,11 @@ class Target(Protocol):
         ...
 
     def move(self, moves: Iterable[tuple[str, str]]) -> None:
-        """Give each file its new name, durably; what has it already is left alone, so that a broken move can be done again."""
+        """Give each file its new name, durably; one that already has it is left alone, so a broken move can be repeated."""
         ...
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Delete files, durably; one that is gone already is no error, so that it can be done again."""
+        """Delete files, durably; a missing one is no error, so this can be repeated."""
         ...
 
     def open(self, path: str) -> Any:
@@ -75,12 +75,12 @@ class Target(Protocol):
         ...
 
     def remove(self, folder: str) -> None:
-        """Remove a folder with all that it holds, and what is still being written to it."""
+        """Remove a folder with everything in it, and what is still being written to it."""
         ...
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the target for one run; SparkSourceError while another run holds it."""
+        """Lock the target for one run; SparkSourceError while another run holds it."""
         ...
 
 
@@ -118,7 +118,7 @@ def is_within(path: str, folder: str) -> bool:
 
 
 def _plain_place(place: str) -> str:
-    """A place in the one spelling that others of it have, too: without links, credentials and what a query says."""
+    """A place in one canonical spelling: without links, credentials and query."""
     place = _without_file_scheme(place)
     if "://" not in place:
         return os.path.realpath(place)

@@ -1,8 +1,8 @@
-"""What a task does: read its split, sort the records by topic and day, and write them as Parquet where no reader looks yet.
+"""The work of a task: read its split, sort the records by topic and day, and write them as Parquet where no reader looks yet.
 
 Files are named after their first record, as Kafka names its segments: `orders-0-00000000000000004711.parquet`. A record is in one
-file only, so the name is unique in its folder, and the same however often the task is run. An offset that is taken again, after
-a truncation, is in a file of another name: the old one may be deleted by a run that was stopped long before, and goes on.
+file only, so the name is unique in its folder, and the same however often the task runs. An offset that is ingested again, after
+a truncation, is in a file of another name: a run that was suspended long before, and continues, may still delete the old one.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from kafkalog.errors import SegmentChanged, StorageError, path_text
 from kafkalog.format.batch import LOG_OVERHEAD, NO_TIMESTAMP
 from kafkalog.format.entry_front import peek_length
+from kafkalog.format.quantities import plural, size_text
 from kafkalog.log.reading import ReadOptions
 from kafkalog.log.report import Dropped, ReadReport
 from kafkalog.segment.decode import RecordRange
@@ -47,13 +48,13 @@ from .values import ValueColumns
 DAMAGED: Final = "_damaged"
 GENERATION: Final = "generation"
 DIGEST_LETTERS: Final = 16
-# Rows are held back until they fill a row group; all files of a task together hold at most HELD_BYTES.
+# Rows are buffered until they fill a row group; all files of a task together buffer at most HELD_BYTES.
 ROW_GROUP_BYTES: Final = 64 << 20
 HELD_BYTES: Final = 192 << 20
 OPEN_FILES: Final = 100
-# Measured on 200 byte records: smaller and faster than snappy and lz4; level 1 is half the size, and takes twice the time.
+# Measured with records of 200 bytes: smaller and faster than snappy and lz4; level 1 halves the size and doubles the time.
 ZSTD_LEVEL: Final = -7
-# Dictionaries and minima of keys and values cost time and save nothing; readers prune by the others.
+# Dictionaries and statistics of keys and values cost time and save nothing; readers prune by the other columns.
 DICTIONARY_COLUMNS: Final = (
     "partition",
     "timestampType",
@@ -64,7 +65,7 @@ DICTIONARY_COLUMNS: Final = (
     "file",
     GENERATION,
 )
-# Rising numbers cost a fraction of a byte as differences.
+# Ascending numbers take a fraction of a byte as differences.
 DELTA_COLUMNS: Final = ("offset", "timestamp", "sequence", "base_offset", "position")
 STATISTICS_COLUMNS: Final = ("partition", "offset", "timestamp", "timestampType", "leader_epoch", "producer_id", "base_offset")
 DAMAGED_SCHEMA: Final = pa.schema(
@@ -83,24 +84,24 @@ DAMAGED_SCHEMA: Final = pa.schema(
 HOUR_MS: Final = 3_600_000
 GRAIN_MS: Final = {"day": 24 * HOUR_MS, "hour": HOUR_MS}
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-# What a date can be: the years 1 to 9999.
+# The range of a date: the years 1 to 9999.
 FIRST_MS: Final = (datetime(1, 1, 1, tzinfo=UTC) - EPOCH) // timedelta(milliseconds=1)
 LAST_MS: Final = (datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC) - EPOCH) // timedelta(milliseconds=1)
-# How Hive spells null; readers give it back as null.
+# How Hive spells null; readers read it as null.
 UNKNOWN_TIME: Final = "__HIVE_DEFAULT_PARTITION__"
 NO_BUCKET: Final = -(1 << 62)
 
 
 class Edition(NamedTuple):
-    """Which log of a partition records are of: how often its topic was created again, and how often it was truncated since."""
+    """The log that records are from: how often its topic was created again, and how often it was truncated since."""
 
     generation: int = 0
     truncations: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class IngestTask:
-    """A split, and which damage of each partition is to be told: from one cursor on, up to another."""
+    """A split, and the range of each partition in which it reports damage: from one cursor up to another."""
 
     number: int
     run: str
@@ -109,10 +110,13 @@ class IngestTask:
     claims: dict[TopicPartition, tuple[Cursor, Cursor | None]]
     editions: dict[TopicPartition, Edition]
 
+    def __repr__(self) -> str:
+        return f"IngestTask({self.number}, {self.split!r})"
+
 
 @dataclass
 class PartitionResult:
-    """What a task saw of a partition."""
+    """What a task read from a partition."""
 
     records: int = 0
     first_offset: int = -1
@@ -127,9 +131,9 @@ class PartitionResult:
         self.reached = max(self.reached, other.reached)
 
 
-@dataclass
+@dataclass(repr=False)
 class TaskResult:
-    """Statistics only: the rows stay where the worker has written them."""
+    """Statistics only: the rows stay where the worker wrote them."""
 
     files: list[WrittenFile] = field(default_factory=list)
     damaged: list[WrittenFile] = field(default_factory=list)
@@ -139,9 +143,13 @@ class TaskResult:
     undecoded: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        records = plural(sum(file.records for file in self.files), "record")
+        return f"TaskResult({records}, {plural(len(self.files), 'file')}, {size_text(self.log_bytes)} of log)"
+
 
 def write_task(task: IngestTask) -> TaskResult:
-    """Write the files of a task. Each attempt has a folder of its own; only that of the one that wins is ever published."""
+    """Write the files of a task. Each attempt has its own folder; only that of the attempt that wins is ever published."""
     folder = f"{staging_folder(task.run)}/{task.number:06}-{secrets.token_hex(6)}"
     result = TaskResult()
     with coded():
@@ -153,7 +161,7 @@ def write_task(task: IngestTask) -> TaskResult:
             for part in task.split.parts:
                 if part.root not in stores:
                     stores[part.root] = open_store(part.root)[0]
-                damage += _take_part(part, stores[part.root], writer, task, result)
+                damage += _write_part(part, stores[part.root], writer, task, result)
             result.files = writer.close()
         if damage:
             result.damaged.append(_write_damage(damage, target, folder, task))
@@ -161,8 +169,8 @@ def write_task(task: IngestTask) -> TaskResult:
     return result
 
 
-def _take_part(part: Part, store: Store, writer: RecordWriter, task: IngestTask, result: TaskResult) -> Iterable[dict[str, Any]]:
-    """Write the records of a part; the rows of what is damaged in it."""
+def _write_part(part: Part, store: Store, writer: RecordWriter, task: IngestTask, result: TaskResult) -> Iterable[dict[str, Any]]:
+    """Write the records of a part; returns the rows for its damage."""
     report = ReadReport()
     seen = PartitionResult()
     with ExitStack() as stack:
@@ -172,7 +180,7 @@ def _take_part(part: Part, store: Store, writer: RecordWriter, task: IngestTask,
                 batch, undecoded = writer.values.decode(batch)
                 result.undecoded += undecoded
             seen.add(writer.write(part, batch))
-        if report.unread:  # a file that cannot be read is no damage: another run may have it
+        if report.unread:  # a file that cannot be read is not damage: another run may be able to
             raise StorageError(report.unread[0])
         seen.reached = _reached(part, held, report)
         key = (part.topic, part.partition)
@@ -182,7 +190,7 @@ def _take_part(part: Part, store: Store, writer: RecordWriter, task: IngestTask,
 
 
 def _plan_again(part: Part, what: str) -> None:
-    """What was removed since planning is for a new plan to see."""
+    """Files were removed since planning, so the run has to plan again."""
     raise SegmentChanged("changed", file=f"{part.folder}/", expected="the offsets of the plan", found=what)
 
 
@@ -200,7 +208,7 @@ def _read(part: Part, store: Store, options: IngestOptions, report: ReadReport) 
 
 
 def _reached(part: Part, store: Store, report: ReadReport) -> Cursor:
-    """Where the next run goes on: behind the last slice, or before a tail that is not settled yet."""
+    """Where the next run continues: after the last slice, or before a tail that may still change."""
     last = part.slices[-1]
     tails = [tail.position for tail in report.tails if tail.file == last.path]
     if last.next_base_offset is None:
@@ -210,7 +218,7 @@ def _reached(part: Part, store: Store, report: ReadReport) -> Cursor:
 
 
 def _is_unsettled(dropped: Dropped, last: FileSlice, store: Store) -> bool:
-    """Damage up to the end of a log that grows, whose own length does not end there: a torn tail may be part of it."""
+    """Damage up to the end of a growing log, whose own length does not end there: it may include a torn tail."""
     if dropped.file != last.path or dropped.position + dropped.length != last.stop:
         return False
     length = peek_length(damaged_content(store, dropped) or b"")
@@ -228,20 +236,20 @@ def _damage_rows(
     segments = {piece.path: _segment(piece) for piece in part.slices}
     end = reached if until is None else min(reached, until)
     for dropped in report.dropped:
-        told = _between(dropped, segments[dropped.file], begin, end)
-        if told is not None:
-            result.damaged_bytes += told.length
-            result.reasons[told.reason] = result.reasons.get(told.reason, 0) + 1
-            yield _damage_row(part, store, told)
+        reported = _between(dropped, segments[dropped.file], begin, end)
+        if reported is not None:
+            result.damaged_bytes += reported.length
+            result.reasons[reported.reason] = result.reasons.get(reported.reason, 0) + 1
+            yield _damage_row(part, store, reported)
 
 
 def _between(dropped: Dropped, segment: int, begin: Cursor, end: Cursor) -> Dropped | None:
-    """What lies between two places of a damaged range: a range may go on over the place where an earlier run has stopped."""
+    """The part of a damaged range between two places: a range may extend over the place where an earlier run stopped."""
     first = max(Cursor(segment, dropped.position), begin)
     last = min(Cursor(segment, dropped.position + max(dropped.length, 0)), end)
     if not first < last:
         return None
-    # A place in another segment leaves that side as it is.
+    # A place in another segment does not cut this one.
     position = first.position if first.segment == segment else dropped.position
     stop = last.position if last.segment == segment else dropped.position + dropped.length
     return replace(dropped, position=position, length=stop - position)
@@ -286,7 +294,7 @@ class RecordWriter:
         self.held = 0
 
     def write(self, part: Part, batch: pa.RecordBatch) -> PartitionResult:
-        """Write records of a part; which offsets they have."""
+        """Write records of a part; returns their offsets."""
         if self.task.options.generation:
             generation = pa.scalar(self._edition(part).generation, pa.int32())
             batch = batch.append_column(pa.field(GENERATION, pa.int32()), pa.repeat(generation, batch.num_rows))
@@ -342,7 +350,7 @@ class _OpenFile:
         self.held = 0
         self.records = 0
         self.offsets: dict[str, tuple[int, int]] = {}
-        # Closed by the stack after an error, and before it by finish(): Arrow must not write to a file that is gone.
+        # Closed by finish(), or after an error by the stack: Arrow must not write to a file that is closed.
         self.closing = stack.enter_context(ExitStack())
         self.file = self.closing.enter_context(target.output(staged))
         self.writer = self.closing.enter_context(parquet_writer(self.file, schema, options))
@@ -352,7 +360,7 @@ class _OpenFile:
         return int(self.file.tell())
 
     def add(self, part: Part, rows: pa.RecordBatch) -> int:
-        """Bytes that are held back from now on."""
+        """Buffer rows; returns their bytes."""
         self.batches.append(rows)
         self.held += rows.nbytes
         self.records += rows.num_rows
@@ -362,7 +370,7 @@ class _OpenFile:
         return int(rows.nbytes)
 
     def flush(self) -> int:
-        """Write what is held as a row group; the bytes let go."""
+        """Write the buffered rows as a row group; returns the bytes freed."""
         held = self.held
         if self.batches:
             self.writer.write_table(pa.Table.from_batches(self.batches), row_group_size=1 << 30)
@@ -395,7 +403,7 @@ _ESCAPED: Final = frozenset("\"#%'*/:=?\\{}[]^\x7f") | {chr(code) for code in ra
 
 
 def escaped(topic: str) -> str:
-    """A topic as the value in the name of a partition folder, spelled as Hive and Spark do."""
+    """A topic as the value in the name of a partition folder, escaped as Hive and Spark do."""
     return "".join(_escaped_letters(topic))
 
 
@@ -404,23 +412,23 @@ def _escaped_letters(topic: str) -> list[str]:
 
 
 def topic_folder(topic: str) -> str:
-    """The folder of a topic's table. Every name that Kafka allows fits whole; of a longer one the value is cut, and marked."""
+    """The folder of a topic's table. Every name that Kafka allows fits; a longer one is cut, and marked by a digest."""
     return f"{TABLE}{_fitting(topic, _escaped_letters(topic), NAME_BYTES - len(TABLE))}"
 
 
 def file_name(topic: str, partition: int, edition: Edition, first_offset: int) -> str:
-    """The name of a file after its first record; of a long topic the front, and a digest."""
+    """The name of a file after its first record; a long topic is cut, and marked by a digest."""
     generation = f"-{edition.generation}" if edition.generation else ""
     truncations = f"-t{edition.truncations}" if edition.truncations else ""
     rest = f"-{partition}{generation}-{first_offset:020}{truncations}.parquet"
     letters = _escaped_letters(topic)
-    if letters[0] in ("_", "."):  # readers pass over what begins so
+    if letters[0] in ("_", "."):  # readers skip names that start so
         letters[0] = f"%{ord(letters[0]):02X}"
     return _fitting(topic, letters, NAME_BYTES - len(rest)) + rest
 
 
 def _fitting(topic: str, letters: Sequence[str], limit: int) -> str:
-    """The letters, if they are of at most `limit` bytes; else as many whole ones as leave room for a digest of the topic."""
+    """The letters, if they have at most `limit` bytes; else as many whole ones as leave room for a digest of the topic."""
     sizes = [len(letter.encode("utf-8", "surrogateescape")) for letter in letters]
     if sum(sizes) <= limit:
         return "".join(letters)
@@ -431,7 +439,7 @@ def _fitting(topic: str, letters: Sequence[str], limit: int) -> str:
 
 
 def split_by_time(batch: pa.RecordBatch, grain: str) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The folders of the batch's records, such as `day=2026-01-31`, each with those records in order."""
+    """The folders of the batch's records, such as `day=2026-01-31`, each with its records in order."""
     if not batch.num_rows:
         return
     milliseconds = _milliseconds(batch.column("timestamp"))
@@ -454,7 +462,7 @@ def _milliseconds(times: pa.Array) -> NDArray[np.int64]:
 
 
 def _buckets(milliseconds: NDArray[np.int64], grain_ms: int) -> NDArray[np.int64]:
-    """The number of the day or hour since 1970 of each time, `NO_BUCKET` where there is none."""
+    """The number of the day or hour since 1970 of each time; `NO_BUCKET` where there is none."""
     known = (milliseconds != NO_TIMESTAMP) & (milliseconds >= FIRST_MS) & (milliseconds <= LAST_MS)
     numbers: NDArray[np.int64] = milliseconds // grain_ms
     return numbers if known.all() else np.where(known, numbers, NO_BUCKET)

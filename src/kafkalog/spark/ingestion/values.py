@@ -1,4 +1,4 @@
-"""Decoded values: the column `value` becomes a struct, and `value_raw` keeps the bytes of what does not decode."""
+"""Decoded values: the column `value` becomes a struct, and `value_raw` keeps the bytes of values that do not decode."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class ValueColumns:
 
     @classmethod
     def of(cls, options: IngestOptions) -> ValueColumns | None:
-        """None where values stay bytes."""
+        """None if values stay bytes."""
         return None if options.payload is None else cls(make_decoder(options.payload), options.keep_raw)
 
     def decode(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
-        """The batch with decoded values, and how many of them did not decode."""
+        """The batch with decoded values, and how many did not decode."""
         values = batch.column("value")
         decoded, failed = self.decoder.decode(values)
         raw = values if self.keep_raw else pc.if_else(pa.array(failed), values, pa.scalar(None, pa.binary()))
@@ -43,7 +43,7 @@ class ValueColumns:
 
 
 def stored_type(kind: pa.DataType) -> pa.DataType:
-    """The type in Parquet: Spark reads no file with a time of day in it, so that is the number that Avro has for it."""
+    """The type in Parquet: Spark cannot read a time of day, so it is stored as the number that Avro has for it."""
     if pa.types.is_time(kind):
         return pa.int32() if pa.types.is_time32(kind) else pa.int64()
     if pa.types.is_map(kind):
@@ -64,7 +64,7 @@ def check_values(options: IngestOptions) -> None:
 
 
 def with_schema(options: IngestOptions, plans: tuple[PartitionPlan, ...]) -> IngestOptions:
-    """The options with the schema of the first values to come, where none was given."""
+    """The options with a schema inferred from the first values, if none was given."""
     if options.payload is None or options.payload.schema is not None:
         return options
     parts: list[pa.Array] = []
