@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import kafkalog
-from kafkalog.tasks.journal import SalvageResult
-from kafkalog.tasks.salvage import salvage_partitions
+from kafkalog.tasks.salvage import SalvageResult, salvage_partitions
 from tests.interop.live.broker import ROOT, resolve_jars, running_broker
 
 TOPIC = "pages"

@@ -11,7 +11,7 @@ import pytest
 import kafkalog
 from kafkalog.errors import InvalidState
 from kafkalog.format.snapshot import decode_snapshot
-from kafkalog.tasks.cat.tail import tail_offset
+from kafkalog.tasks.cat import tail_offset
 from kafkalog.tasks.compact import compact_partitions
 from kafkalog.tasks.maintenance import ChangeRequest
 from kafkalog.tasks.reindex import ReindexOptions, reindex_partitions

@@ -124,26 +124,14 @@ def test_what_is_no_time_is_refused_and_says_what_is_one(logs: Path, time: Any) 
         kafkalog.open(logs).read(start_time=time)
 
 
-def test_results_read_well(logs: Path) -> None:
+def test_open_transactions_and_lines_of_a_dump_are_there_to_iterate_over(logs: Path) -> None:
     write_segment(logs / "pay-0", 0, transactional_batch(0, 3, 1), marker(3, 1, commit=True), transactional_batch(4, 2, 2))
-    size = sum(path.stat().st_size for path in logs.rglob("*.log"))
-    listing = kafkalog.ls(logs)
-    assert repr(listing) == f"Listing({str(logs)!r}, 3 topics, 5 partitions, {size} bytes of logs)"
-    assert repr(listing.partitions[0]).startswith("PartitionListing(o-0, size=")
-    found = kafkalog.transactions(logs)
-    assert repr(found) == f"Transactions({str(logs)!r}, 5 partitions, 1 open, 0 aborted, 1 committed)"
-    ((partition, transaction),) = found.open
+    ((partition, transaction),) = kafkalog.transactions(logs).open
     assert (str(partition.topic), transaction.first_offset, partition.last_stable_offset) == ("pay", 4, 4)
-    assert repr(kafkalog.profile(logs)).startswith(f"Profile({str(logs)!r}, 3 topics, 5 partitions, {size} bytes, ")
-    assert repr(kafkalog.estimate(value_size=100)).startswith("Estimation(1 records: no key, value of 100 bytes")
     segment = logs / "orders-0" / "00000000000000000000.log"
-    dump = kafkalog.dump(segment, print_data_log=True)
-    assert repr(dump) == f"Dump({segment})"
-    lines = list(dump.lines())
+    lines = list(kafkalog.dump(segment, print_data_log=True).lines())
     assert lines[0] == f"Dumping {segment}"
     assert sum("payload: v" in line for line in lines) == 10
-    for result in (listing, found, kafkalog.profile(logs)):
-        assert len(repr(result)) < 300
 
 
 def test_damaged_deleted_and_unindexed_logs_are_repaired_by_functions(logs: Path, tmp_path: Path) -> None:

@@ -17,8 +17,7 @@ from kafkalog.format.reference import Record, encode_batch
 from kafkalog.log.folders import find_partitions
 from kafkalog.log.replicas import Lost, MergeOptions
 from kafkalog.storage import open_store
-from kafkalog.tasks.journal import SalvageResult
-from kafkalog.tasks.salvage import SalvageOptions, salvage_partition, salvage_partitions
+from kafkalog.tasks.salvage import SalvageOptions, SalvageResult, salvage_partition, salvage_partitions
 from kafkalog.tasks.undelete import find_deleted, undelete_partitions
 from tests.builders.memory_store import MemoryFile, MemoryStore
 from tests.builders.small_logs import FIRST_TIME, made_batch, made_records, read_offsets, write_segment

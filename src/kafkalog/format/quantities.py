@@ -15,6 +15,18 @@ def plural(count: int, noun: str, several: str | None = None) -> str:
     return f"{count} {noun if count == 1 else several or noun + 's'}"
 
 
+def offsets_text(start_offset: int | None, end_offset: int | None) -> str:
+    """The offsets from a start up to, but not including, an end."""
+    if start_offset is None or end_offset is None:
+        return "offsets unknown"
+    return f"offsets {start_offset} to {end_offset - 1}" if end_offset > start_offset else f"empty at offset {end_offset}"
+
+
+def repr_text(kind: str, place: object, *facts: str) -> str:
+    """The `repr` of a result: its class, the path or name that it is about, and the facts that are not empty."""
+    return f"{kind}({', '.join([repr(place), *filter(None, facts)])})"
+
+
 def moment_text(milliseconds: int, form: str) -> str:
     """A time in UTC; "after 9999" for what Python's calendar cannot hold."""
     seconds = milliseconds // 1000

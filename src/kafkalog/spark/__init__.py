@@ -52,7 +52,7 @@ def ingest(
 
     It runs on `spark`, else on a session for `master` and `conf`. `master="none"` runs it on threads of this process, without
     Spark, and so does a run without a master where Spark or Java is not installed. `options` are those of the Spark source that
-    choose offsets and times. With `value="json"` or `"avro"` values are decoded: `schema` is DDL or `df.schema.json()` (by default
+    choose offsets and times. With `value="json"` or `"avro"` values are decoded: `schema` is DDL or `df.schema.json()` (else
     inferred from a sample), or an Avro schema; `registry_prefix` is for values that start with the five bytes of a schema
     registry. docs/ingest.md explains each choice. `on_progress(done, total)` is called as tasks end; `notices` is called when
     Spark starts, or is missing; `dry_run` only plans.

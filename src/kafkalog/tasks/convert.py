@@ -21,6 +21,7 @@ from kafkalog.engine.schedule import SystemClock
 from kafkalog.errors import Limits, SegmentError, TornTail, UsageError
 from kafkalog.format import batch, names
 from kafkalog.format.entry_table import EntryTable
+from kafkalog.format.quantities import plural, repr_text, size_text
 from kafkalog.kernels import scan
 from kafkalog.kernels.bytes import Ints
 from kafkalog.log.partition import Partition, Segment
@@ -53,7 +54,7 @@ from .partitions import (
 HEADERS_AT_ONCE = (1 << 15) - 24
 
 
-@dataclass
+@dataclass(repr=False)
 class ConvertResult:
     """What became of one partition. Of `to_…` the plan is made before, from headers alone; the rest is counted on the way.
 
@@ -75,6 +76,13 @@ class ConvertResult:
     new_batches: int = 0
     new_size: int = 0
     report: ReadReport = field(default_factory=ReadReport)
+
+    def __repr__(self) -> str:
+        work = f"{self.to_encode} to re-encode, {self.to_compress} to recompress, {self.to_keep} to keep"
+        size = size_text(self.size) + (f" -> {size_text(self.new_size)}" if self.new_size else "")
+        entries = plural(self.entries, "entry", "entries")
+        tail = f"tail of {size_text(sum(tail.length for tail in self.report.tails))} left out" if self.report.tails else ""
+        return repr_text("ConvertResult", self.folder, self.state, f"{entries}: {work}", size, tail)
 
     @property
     def is_planned(self) -> bool:

@@ -21,6 +21,7 @@ from kafkalog import codecs
 from kafkalog.errors import UsageError
 from kafkalog.format import batch, message
 from kafkalog.format.java import MAX_INT32
+from kafkalog.format.quantities import plural, repr_text, size_text
 from kafkalog.format.varint import size_of_varint
 from kafkalog.kernels._jit import announce_compilation
 from kafkalog.segment.encode import EncodeOptions, encode_batches, encode_messages
@@ -87,7 +88,9 @@ class Estimation:
     headers_dropped: int  # bytes of headers, which v0 and v1 do not have
 
     def __repr__(self) -> str:
-        return f"Estimation({self.record_count} records: {self.about}; {len(self.sizes)} sizes)"
+        ordered = sorted(self.sizes, key=lambda size: size.bytes)
+        named = [f"{size_text(size.bytes)} as v{size.magic} {size.codec}" for size in (*ordered[:1], *ordered[1:][-1:])]
+        return repr_text("Estimation", self.about, plural(self.record_count, "record"), " to ".join(named))
 
     def as_dict(self) -> dict[str, Any]:
         """The estimation as plain values, for JSON."""

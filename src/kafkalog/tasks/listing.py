@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import KafkaLogError, Limits, StorageError, UsageError
 from kafkalog.format import names
+from kafkalog.format.quantities import offsets_text, plural, repr_text, size_text
 from kafkalog.kernels._jit import announce_compilation
 from kafkalog.log.folders import find_partitions
 from kafkalog.log.partition import Partition
@@ -62,10 +63,15 @@ class PartitionListing:
     unreadable: bool = False  # one of the problems is that storage would not give something
 
     def __repr__(self) -> str:
-        shown = {"state": self.state, "size": self.size, "start_offset": self.start_offset, "end_offset": self.end_offset}
-        facts = ", ".join(f"{name}={value!r}" for name, value in shown.items() if value not in ("", None))
-        problems = f", {len(self.problems)} problems" if self.problems else ""
-        return f"PartitionListing({self.topic}-{self.partition}, {facts}{problems})"
+        return repr_text(
+            "PartitionListing",
+            f"{self.topic}-{self.partition}",
+            self.state,
+            plural(self.segment_count, "segment"),
+            size_text(self.size),
+            offsets_text(self.start_offset, self.end_offset),
+            plural(len(self.problems), "problem") if self.problems else "",
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """The partition as plain values, for JSON."""
@@ -73,13 +79,18 @@ class PartitionListing:
         return {**plain, "formats": {f"v{magic}": vars(share) for magic, share in self.formats.items()}}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TopicListing:
     """The live partitions of a topic added up, under the same names; folders with a state count as leftovers."""
 
     topic: str
     partitions: tuple[PartitionListing, ...]
     leftovers: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        extra = [plural(len(self.leftovers), "leftover")] * bool(self.leftovers)
+        extra += [plural(len(self.problems), "problem")] * bool(self.problems)
+        return repr_text("TopicListing", self.topic, plural(len(self.partitions), "partition"), size_text(self.size), *extra)
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -178,8 +189,11 @@ class Listing:
 
     def __repr__(self) -> str:
         live = [found for found in self.partitions if not found.state]
-        topics, size = len({found.topic for found in live}), sum(found.size for found in live)
-        return f"Listing({self.path!r}, {topics} topics, {len(live)} partitions, {size} bytes of logs)"
+        topics = plural(len({found.topic for found in live}), "topic")
+        size = size_text(sum(found.size for found in live))
+        problems = sum(len(found.problems) for found in self.partitions)
+        known = plural(problems, "problem") if problems else ""
+        return repr_text("Listing", self.path, topics, plural(len(live), "partition"), size, known)
 
     @property
     def topics(self) -> list[TopicListing]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from kafkalog.errors import Limits
 from kafkalog.format.entry_table import EntryTable
+from kafkalog.format.quantities import plural, size_text
 from kafkalog.log.partition import Partition
 from kafkalog.log.replicas import Kept, Lost, MergeOptions, SalvagedLog
 from kafkalog.log.report import ReadReport
@@ -17,7 +18,7 @@ from kafkalog.tables.logs import Logs
 from .salvage import count_records
 
 
-@dataclass
+@dataclass(repr=False)
 class Loss:
     """Records that go: their offsets, how many, and the bytes that the log has less.
 
@@ -33,6 +34,16 @@ class Loss:
     is_exact: bool = True
     damaged: list[Lost] = field(default_factory=list)
     without_key: int = 0
+
+    def __repr__(self) -> str:
+        return f"Loss({self.described})"
+
+    @property
+    def described(self) -> str:
+        records = "records" if self.records is None else plural(self.records, "record")
+        keyless = " without a key" if self.without_key else ""
+        offsets = f"at offsets {self.first_offset} to {self.last_offset}"
+        return f"{'' if self.is_exact else 'at most '}{records}{keyless} {offsets}, {size_text(self.size)}"
 
     def add(self, entries: EntryTable) -> None:
         """Count the entries that lie in it, as a whole or in part."""

@@ -18,6 +18,7 @@ from kafkalog.engine.partition_log import PartitionLog
 from kafkalog.engine.schedule import SystemClock
 from kafkalog.errors import UsageError
 from kafkalog.format import names
+from kafkalog.format.quantities import offsets_text, plural, repr_text, size_text
 from kafkalog.log.partition import Partition
 from kafkalog.log.replicas import Lost
 from kafkalog.storage.failures import writing
@@ -64,7 +65,7 @@ from .partitions import (
 DELETED = "deleted"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LogState:
     """Where a log begins and ends, and what it takes."""
 
@@ -73,12 +74,19 @@ class LogState:
     segments: int
     size: int
 
+    def __repr__(self) -> str:
+        return f"LogState({self.described})"
+
+    @property
+    def described(self) -> str:
+        return f"{offsets_text(self.start_offset, self.end_offset)}, {plural(self.segments, 'segment')}, {size_text(self.size)}"
+
     @classmethod
     def of(cls, log: PartitionLog) -> LogState:
         return cls(log.log_start_offset, log.log_end_offset, len(log.segments), log.size)
 
 
-@dataclass
+@dataclass(repr=False)
 class MaintenanceResult:
     """What became of one partition; in a dry run, what would. `after` is None where only the work itself can tell.
 
@@ -96,6 +104,13 @@ class MaintenanceResult:
     cut_bytes: int = 0  # after the last whole batch: a write that a crash interrupted
     state: str = "not written"
     loss: Loss | None = None
+
+    def __repr__(self) -> str:
+        states = [state.described for state in (self.before, self.after) if state is not None]
+        change = states[0] if len(set(states)) == 1 else " -> ".join(states)
+        lost = "" if self.loss is None else f"{'loses' if self.state == 'not written' else 'lost'} {self.loss.described}"
+        cut = f"{size_text(self.cut_bytes)} cut after the last whole batch" if self.cut_bytes and self.loss is None else ""
+        return repr_text("MaintenanceResult", self.folder, self.command, self.state, change, lost, cut)
 
 
 class Operation(Protocol):

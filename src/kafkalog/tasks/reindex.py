@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from kafkalog.errors import Limits, UsageError
+from kafkalog.format.quantities import plural, repr_text
 from kafkalog.log.partition import Partition
 from kafkalog.log.rebuild import Files, RebuildOptions, rebuild
 from kafkalog.log.report import ReadReport
@@ -37,7 +38,7 @@ from .partitions import (
 )
 
 
-@dataclass
+@dataclass(repr=False)
 class ReindexResult:
     """What became of one partition's files. In a dry run `changed` and `removed` are what would be."""
 
@@ -51,6 +52,18 @@ class ReindexResult:
     kept_aside: list[str] = field(default_factory=list)
     report: ReadReport = field(default_factory=ReadReport)
     state: str = "not written"
+
+    def __repr__(self) -> str:
+        return repr_text(
+            "ReindexResult",
+            self.folder,
+            self.state,
+            f"{plural(len(self.changed), 'file')} {'to change' if self.state == 'not written' else 'changed'}",
+            f"{len(self.unchanged)} unchanged",
+            f"{len(self.removed)} {'to remove' if self.state == 'not written' else 'removed'}" if self.removed else "",
+            f"{len(self.kept_aside)} kept aside" if self.kept_aside else "",
+            "stopped at damage" if self.report.dropped else "",
+        )
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,11 @@ import os
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import CorruptBatch, KafkaLogError, Limits
+from kafkalog.format.quantities import offsets_text, plural, repr_text
 from kafkalog.log.batches import read_batches
 from kafkalog.log.headers import replay_transactions
 from kafkalog.log.partition import Partition
@@ -29,7 +30,7 @@ TRANSACTION_TOPIC = "__transaction_state"
 MAX_TRANSACTION_MS = 15 * 60 * 1000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PartitionTransactions:
     """What a partition's headers and markers say. `last_stable_offset` is where a read_committed consumer stops."""
 
@@ -38,7 +39,13 @@ class PartitionTransactions:
     start_offset: int
     end_offset: int
     last_stable_offset: int
-    transactions: tuple[Transaction, ...] = field(repr=False)
+    transactions: tuple[Transaction, ...]
+
+    def __repr__(self) -> str:
+        offsets = offsets_text(self.start_offset, self.end_offset)
+        counts = [f"{count} {state}" for state, count in self.counts.items()]
+        stable = f"last stable offset {self.last_stable_offset}"
+        return repr_text("PartitionTransactions", f"{self.topic}-{self.partition}", offsets, stable, *counts)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -116,7 +123,7 @@ def read_transactions(
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Transactions:
     """The transactions of partitions, partition by partition, and what could not be followed.
 
@@ -136,8 +143,8 @@ class Transactions:
 
     def __repr__(self) -> str:
         counts = Counter(found.state for each in self.partitions for found in each.transactions)
-        states = ", ".join(f"{counts[state]} {state}" for state in STATES)
-        return f"Transactions({self.path!r}, {len(self.partitions)} partitions, {states})"
+        states = [f"{counts[state]} {state}" for state in STATES]
+        return repr_text("Transactions", self.path, plural(len(self.partitions), "partition"), *states)
 
     @property
     def open(self) -> list[tuple[PartitionTransactions, Transaction]]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from kafkalog.errors import NoLogs, UsageError
+from kafkalog.format.quantities import plural, repr_text, size_text
 from kafkalog.log.choosing import choose
 from kafkalog.log.folders import find_partitions
 from kafkalog.log.partition import Partition, Segment
@@ -14,22 +15,26 @@ from kafkalog.storage import open_store
 from kafkalog.storage.fs import Fs
 from kafkalog.tables.choices import Names, Numbers, several_names, several_numbers
 
-from .journal import SalvageResult
 from .output import Progress, folder_name, output_folder
 from .partitions import OnFailure, PathLike, each_partition
-from .salvage import SalvageOptions, salvage_partition
+from .salvage import SalvageOptions, SalvageResult, salvage_partition
 
 DELETED = "deleted"
 DELETED_TOPIC = "deleted topic"
 DELETED_SEGMENTS = "deleted segments"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Deleted:
     """A partition of a deleted topic, or the deleted segments of a live partition (by retention, compaction or truncation)."""
 
     what: str
-    found: Partition = field(repr=False)
+    found: Partition
+
+    def __repr__(self) -> str:
+        segments = plural(len(self.found.segments), "segment")
+        first = f"from offset {self.base_offsets[0]}" if self.found.segments else ""
+        return repr_text("Deleted", self.folder, self.what, segments, size_text(self.size), first)
 
     @property
     def topic(self) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import ERROR, INFO, SEVERITIES, WARNING, Limits, UsageError
+from kafkalog.format.quantities import plural, repr_text, size_text
 from kafkalog.log.checks.finding import Finding
 from kafkalog.log.reading import ReadOptions
 from kafkalog.log.report import ReadReport
@@ -18,9 +19,10 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
 Progress = Callable[[ReadReport], None]
+REASONS_NAMED = 3
 
 
-@dataclass
+@dataclass(repr=False)
 class Findings:
     """What `verify` found, sorted by place, and how much it looked at."""
 
@@ -36,6 +38,14 @@ class Findings:
 
     def __len__(self) -> int:
         return len(self.findings)
+
+    def __repr__(self) -> str:
+        looked_at = (plural(len(self.partitions), "partition"), plural(self.record_count, "record"), size_text(self.log_bytes))
+        nouns = {ERROR: "error", WARNING: "warning", INFO: "note"}
+        counts = [plural(len(found), noun) for severity, noun in nouns.items() if (found := self.of(severity))]
+        reasons = list(dict.fromkeys(finding.reason for finding in self.at_least(WARNING)))
+        named = ", ".join(reasons[:REASONS_NAMED]) + (", …" if len(reasons) > REASONS_NAMED else "")
+        return repr_text("Findings", self.path, *looked_at, *counts or ["nothing found"], named and f"reasons: {named}")
 
     def of(self, severity: str) -> list[Finding]:
         """Those of one severity: error, warning or info."""

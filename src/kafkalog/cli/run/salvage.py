@@ -7,10 +7,9 @@ from dataclasses import asdict
 from typing import Any
 
 from kafkalog.log.replicas import MergeOptions
-from kafkalog.tasks.journal import SalvageResult, describe
 from kafkalog.tasks.output import Progress
 from kafkalog.tasks.partitions import OnFailure, chosen_from
-from kafkalog.tasks.salvage import SalvageOptions, salvage_partitions
+from kafkalog.tasks.salvage import SalvageOptions, SalvageResult, describe, salvage_partitions
 
 from ..commands.shared_options import RepairOptions
 from .repairs import run_repair

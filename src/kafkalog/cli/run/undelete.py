@@ -7,10 +7,9 @@ from collections.abc import Iterable
 
 import click
 
-from kafkalog.tasks.journal import SalvageResult
 from kafkalog.tasks.output import Progress
 from kafkalog.tasks.partitions import OnFailure
-from kafkalog.tasks.salvage import SalvageOptions
+from kafkalog.tasks.salvage import SalvageOptions, SalvageResult
 from kafkalog.tasks.undelete import Deleted, find_deleted, undelete_partitions
 
 from ..commands.shared_options import RepairOptions

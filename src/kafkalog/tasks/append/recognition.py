@@ -14,9 +14,8 @@ from typing import Any
 
 from kafkalog.errors import UsageError
 
-from .content import Content
 from .job import Job
-from .sources import LINE_FORMATS, STDIN, SourceFile
+from .sources import LINE_FORMATS, STDIN, Content, SourceFile
 
 AGAIN = "--again appends it once more"
 FORM = ("codec", "level", "batch_bytes", "magic", "leader_epoch", "producer_id", "producer_epoch")

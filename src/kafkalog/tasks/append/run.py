@@ -22,6 +22,7 @@ from kafkalog.engine.partition_log import PartitionLog
 from kafkalog.engine.schedule import SystemClock
 from kafkalog.errors import LogRefusal, LogStorageFailure, StorageError, UsageError
 from kafkalog.format import names
+from kafkalog.format.quantities import offsets_text, plural, repr_text, size_text
 from kafkalog.storage import local_path
 from kafkalog.storage.fs import Fs
 from kafkalog.storage.publish import StagedFolder
@@ -30,11 +31,10 @@ from ..locking import Checkpoints, held, is_log_directory, like_its_log, remove_
 from ..opening import LogOpening, opening_in_place, require_loadable, told_as_storage_errors
 from ..output import Progress, output_folder
 from ..partitions import require_real_folder
-from .content import Content
 from .job import BEGUN, DONE, Job, JobFile
 from .partitioning import Partitioner
 from .recognition import Known, Recognition, differing_options, is_still_there, known_sources, require_different
-from .sources import STDIN, SourceFile, read_tables, with_timestamps
+from .sources import STDIN, Content, SourceFile, read_tables, with_timestamps
 from .writing import Form, PartitionWriter, Start, end_offset
 
 FIRST_PRODUCER_ID = 1 << 62  # brokers count from 0: a producer of theirs must not find our sequence numbers
@@ -61,7 +61,7 @@ class AppendOptions:
     only_new: bool = False
 
 
-@dataclass
+@dataclass(repr=False)
 class PartitionAppend:
     """What one partition got."""
 
@@ -73,8 +73,13 @@ class PartitionAppend:
     end_offset: int = -1
     size: int = 0  # bytes that were written
 
+    def __repr__(self) -> str:
+        written = [offsets_text(self.first_offset, self.end_offset), size_text(self.size)] if self.end_offset >= 0 else []
+        new = "new" if self.is_new else "existing"
+        return repr_text("PartitionAppend", self.folder, new, plural(self.records, "record"), *written)
 
-@dataclass
+
+@dataclass(repr=False)
 class AppendResult:
     """What became of an append. `state` is "written", "already there" (all of it was appended before) or "not written"."""
 
@@ -85,6 +90,18 @@ class AppendResult:
     went_on: bool = False  # after what an interrupted run had appended
     partitions: list[PartitionAppend] = field(default_factory=list)
     appended_before: list[str] = field(default_factory=list)  # sources that are there already, and since when
+
+    def __repr__(self) -> str:
+        return repr_text(
+            "AppendResult",
+            self.folder,
+            f"topic {self.topic!r}",
+            self.state,
+            f"{plural(self.records, 'record')} in {plural(len(self.partitions), 'partition')}",
+            size_text(sum(part.size for part in self.partitions)),
+            "continued an interrupted run" if self.went_on else "",
+            f"{plural(len(self.appended_before), 'source')} appended before" if self.appended_before else "",
+        )
 
 
 @dataclass(frozen=True)
@@ -120,7 +137,7 @@ class Target:
             return [os.path.join(self.folder, self.name)]
         there = len(self._numbers(fs, len(unfinished.starts) if unfinished is not None else 0))
         if there and wanted not in (None, there):
-            has = f"{self.topic} has {plural(there)} here, and with {wanted} a key would not go where it went before"
+            has = f"{self.topic} has {plural(there, 'partition')} here, and with {wanted} a key would not go where it went before"
             raise UsageError(f"{self.folder}: {has}; leave out --partitions")
         return [self._partition_folder(number) for number in range(there or wanted or 1)]
 
@@ -410,10 +427,6 @@ class _Append:
         for folder, count in zip(self.folders, counts, strict=True):
             self._part(folder, count, is_new=self.fs.kind(folder) == "missing")
         return self.result
-
-
-def plural(count: int) -> str:
-    return f"{count} partition{'' if count == 1 else 's'}"
 
 
 def _is_stdin(source: object) -> bool:

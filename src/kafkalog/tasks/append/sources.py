@@ -7,10 +7,11 @@ others are ignored, so that what `kafkalog cat` writes can be read back.
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, BinaryIO, TypeAlias
@@ -23,7 +24,6 @@ from kafkalog.segment.columns import RAW_HEADERS_TYPE
 from kafkalog.storage import local_path
 
 from ..json_records import ENCODINGS, RecordText, iter_json_records
-from .content import BLOCK, Content, ContentReader
 
 STDIN = "-"
 FORMATS = ("json", "lines", "csv", "arrow", "parquet")
@@ -35,6 +35,7 @@ SUFFIXES = {
 COLUMNS = ("key", "value", "timestamp_ms", "timestamp", "headers_raw", "headers", "partition")
 ROWS_AT_ONCE = 1 << 14
 CSV_BLOCK = 4 << 20
+BLOCK = 1 << 20
 ARROW_FILE = b"ARROW1"
 Given: TypeAlias = str | os.PathLike[str] | pa.Table
 
@@ -282,3 +283,57 @@ def with_timestamps(table: pa.Table, now_ms: int, *, keep: bool) -> pa.Table:
         times = pc.if_else(missing, pa.scalar(now_ms, pa.int64()), own)
     others = [column for column in table.column_names if column not in ("timestamp_ms", "timestamp")]
     return table.select(others).append_column("timestamp_ms", times)
+
+
+class Content:
+    """What was read of a source so far. `marks` are sizes at which its digest is wanted too; `digests` has them by size."""
+
+    def __init__(self, marks: Iterable[int] = ()) -> None:
+        self.size = 0
+        self.position = 0  # how far its records were read; Parquet is digested only when all of them were
+        self.records = 0
+        self.digests: dict[int, str] = {}
+        self._marks = sorted(set(marks))
+        self._hash = hashlib.sha256()
+
+    @property
+    def digest(self) -> str:
+        return self._hash.hexdigest()
+
+    def update(self, data: memoryview) -> None:
+        while self._marks and self._marks[0] <= self.size + len(data):
+            mark = self._marks.pop(0)
+            wanted = mark - self.size
+            self._add(data[:wanted])
+            self.digests[mark] = self.digest
+            data = data[wanted:]
+        self._add(data)
+
+    def _add(self, data: memoryview) -> None:
+        self._hash.update(data)
+        self.size += len(data)
+        self.position = max(self.position, self.size)
+
+    def read_from(self, path: str, size: int | None = None) -> None:
+        """Take in a file, or as many bytes of it."""
+        buffer = memoryview(bytearray(BLOCK))
+        with open(path, "rb", buffering=0) as file:
+            while count := file.readinto(buffer[: BLOCK if size is None else min(BLOCK, size - self.size)]):
+                self.update(buffer[:count])
+
+
+class ContentReader(io.RawIOBase):
+    """Reads a file, and lets `content` see every byte that passes."""
+
+    def __init__(self, file: BinaryIO, content: Content) -> None:
+        super().__init__()
+        self._read_into: Any = getattr(file, "readinto1", None) or file.readinto  # type: ignore[attr-defined]
+        self._content = content
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        count: int = self._read_into(buffer) or 0
+        self._content.update(memoryview(buffer)[:count])
+        return count

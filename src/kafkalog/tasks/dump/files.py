@@ -6,14 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from kafkalog.errors import KafkaLogError, UnsupportedFormat
 from kafkalog.format.names import BOOTSTRAP_CHECKPOINT, parse_file_name
+from kafkalog.format.quantities import plural, repr_text
 
-from .findings import Findings
-from .given import GivenFile, shown_path
-from .indexes import IndexDump
+from .findings import DumpFindings
 from .old_style import OldSegmentDump, old_index_lines
-from .options import OLD_STYLE, DumpOptions
+from .options import NEW_STYLE, OLD_STYLE, DumpOptions, GivenFile, shown_path
 from .segment import SegmentDump
-from .snapshot import find_snapshot_problem, snapshot_lines
+from .side_files import IndexDump, find_snapshot_problem, snapshot_lines
 
 SNAPSHOT_BYTES = 128 << 20  # of nearly three million producers
 TEXT_BYTES = 1 << 16
@@ -31,7 +30,7 @@ class Dump:
     def __init__(self, files: Sequence[str], options: DumpOptions) -> None:
         self.files = files
         self.options = options
-        self.findings = Findings()
+        self.findings = DumpFindings()
         self.warnings: list[str] = []
 
     def chunks(self) -> Iterator[Chunk]:
@@ -41,7 +40,9 @@ class Dump:
             yield from self._dump(GivenFile.open(given))
 
     def __repr__(self) -> str:
-        return f"Dump({', '.join(map(shown_path, self.files))})"
+        first, *others = [shown_path(given) for given in self.files] or ["no files"]
+        style = "" if self.options.style == NEW_STYLE else f"in the style of {self.options.style}"
+        return repr_text("Dump", first, plural(len(others), "more file") if others else "", style)
 
     def lines(self) -> Iterator[str]:
         """The text line by line, without line ends; bytes that are no UTF-8 are escaped."""

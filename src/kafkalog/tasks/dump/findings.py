@@ -9,6 +9,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkalog.format.quantities import plural
+
 Pairs = list[tuple[int, int]]
 
 
@@ -18,8 +20,8 @@ class OffsetGaps(Protocol):
     def lines(self, path: str) -> Iterator[str]: ...
 
 
-@dataclass
-class Findings:
+@dataclass(repr=False)
+class DumpFindings:
     """Findings by the absolute path of their file."""
 
     index_mismatches: dict[str, dict[int, int]] = field(default_factory=dict)  # offset in the index -> in the log
@@ -27,6 +29,10 @@ class Findings:
     disordered_timestamps: dict[str, Pairs] = field(default_factory=dict)  # timestamp, the one before it
     offsets_not_found: dict[str, Pairs] = field(default_factory=dict)  # offset in the index, nearest in the log
     gaps: dict[str, OffsetGaps] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        found = [f"{name.replace('_', ' ')} in {plural(len(files), 'file')}" for name, files in vars(self).items() if files]
+        return f"DumpFindings({', '.join(found) or 'none'})"
 
     def lines(self) -> Iterator[str]:
         """One line after the other, without line ends."""

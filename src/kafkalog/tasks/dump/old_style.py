@@ -15,10 +15,10 @@ from kafkalog.format import batch, message
 from kafkalog.format.java import decode_utf8
 from kafkalog.storage.store import ByteSource
 
-from .indexes import IndexDump, offset_entries
 from .messages import Message
 from .options import MAX_BYTES, DumpOptions
 from .place import Place
+from .side_files import IndexDump, offset_entries
 
 CODEC_NAMES = ("NoCompressionCodec", "GZIPCompressionCodec", "SnappyCompressionCodec", "LZ4CompressionCodec")
 

@@ -10,12 +10,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from kafkalog.format.quantities import plural, repr_text
+
 Value = int | str | bytes | None
 
 UNEXPLAINED = "unexplained"
+BYTES_SHOWN = 40  # of a value in a repr
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Field:
     """Some bytes with one meaning. `note` says why they are what they are, `problem` what does not fit."""
 
@@ -28,6 +31,11 @@ class Field:
     note: str = ""
     problem: str = ""
     content: Part | None = None
+
+    def __repr__(self) -> str:
+        shown = self.value[:BYTES_SHOWN] if isinstance(self.value, bytes | str) else self.value
+        value = "" if shown is None else f"{self.type} {shown!r}{'…' if shown != self.value else ''}"
+        return repr_text("Field", self.name, _span(self.position, self.stop), value or self.type, self.problem and "1 problem")
 
     @property
     def size(self) -> int:
@@ -53,7 +61,7 @@ class Field:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Part:
     """Neighbouring fields that belong together: a batch, a record, an entry of an index."""
 
@@ -63,6 +71,10 @@ class Part:
     children: tuple[Field | Part, ...]
     note: str = ""
     problem: str = ""
+
+    def __repr__(self) -> str:
+        children = plural(len(self.children), "child", "children")
+        return repr_text("Part", self.name, _span(self.position, self.stop), children, self.problem and "1 problem")
 
     @property
     def stop(self) -> int:
@@ -95,7 +107,7 @@ class Problem(NamedTuple):
     text: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation:
     """The bytes from `start` to before `stop` of a file, explained. `focus` is the byte that was asked for, None without one."""
 
@@ -106,6 +118,11 @@ class Explanation:
     stop: int
     parts: tuple[Part, ...]
     focus: int | None = None
+
+    def __repr__(self) -> str:
+        bytes_text = f"{_span(self.start, self.stop)} of {self.size}"
+        problems = plural(count, "problem") if (count := len(self.problems)) else ""
+        return repr_text("Explanation", self.file, self.kind, bytes_text, plural(len(self.parts), "part"), problems)
 
     @property
     def problems(self) -> list[Problem]:
@@ -123,6 +140,10 @@ class Explanation:
             "parts": [part.as_dict() for part in self.parts],
             "problems": [found._asdict() for found in self.problems],
         }
+
+
+def _span(start: int, stop: int) -> str:
+    return f"bytes {start} to {stop - 1}" if stop > start else f"no bytes at {start}"
 
 
 def _plain(value: Value) -> int | str | None:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from kafkalog.errors import path_text
+from kafkalog.format.quantities import plural, repr_text, size_text
 from kafkalog.log.report import ReadReport
 
 
@@ -227,8 +228,10 @@ class Profile:
     report: ReadReport = field(default_factory=ReadReport)
 
     def __repr__(self) -> str:
-        total = f"{self.total.bytes} bytes, {self.total.records} records in {self.total.batches} batches"
-        return f"Profile({self.path!r}, {len(self.topics)} topics, {len(self.partitions)} partitions, {total})"
+        counted = f"{plural(self.total.records, 'record')} in {plural(self.total.batches, 'batch', 'batches')}"
+        dropped = f"{size_text(self.report.dropped_bytes)} dropped for damage" if self.report.dropped else ""
+        where = (plural(len(self.topics), "topic"), plural(len(self.partitions), "partition"), size_text(self.total.bytes))
+        return repr_text("Profile", self.path, *where, counted, "quick" if self.quick else "", dropped)
 
     def as_dict(self) -> dict[str, Any]:
         """The profile as plain values, for JSON."""

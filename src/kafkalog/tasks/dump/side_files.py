@@ -1,23 +1,25 @@
-"""The lines of `.index`, `.timeindex` and `.txnindex` files, with the checks against their log that DumpLogSegments makes."""
+"""The lines of index files, with the checks against their log that DumpLogSegments makes, and of producer snapshots."""
 
 from __future__ import annotations
 
+import struct
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
+from crc32c import crc32c
 
 from kafkalog.errors import CorruptBatch, Limits, StorageError, UnsupportedFormat
-from kafkalog.format import batch, index, message
+from kafkalog.format import batch, index, message, snapshot
+from kafkalog.format.batch import decrement_sequence
 from kafkalog.format.entry_front import FRONT_SIZE, peek_last_offset
 from kafkalog.segment.windows import SegmentWalk
 from kafkalog.storage.store import ByteSource
 
-from .findings import Findings
-from .given import GivenFile
+from .findings import DumpFindings
 from .odd_entries import OddEntry
-from .options import DumpOptions
+from .options import DumpOptions, GivenFile
 from .place import Place
 
 INDEX_BYTES = 256 << 20  # no index that Kafka wrote comes near it
@@ -25,6 +27,8 @@ INDEX_BYTES = 256 << 20  # no index that Kafka wrote comes near it
 WARM_BYTES = 8192
 TXN_ENTRY = np.dtype([("version", "i1"), ("unread", "i1"), *index.TXN_INDEX_ENTRY.descr[1:]])
 FRONT_BYTES = batch.LAST_OFFSET_DELTA_POSITION + 4
+_FIRST_FIELDS = struct.Struct(">hIi")
+NOT_A_SNAPSHOT = "Snapshot failed schema validation: "
 
 
 @dataclass
@@ -126,7 +130,7 @@ class SegmentLog:
 class IndexDump:
     """Dumps one index file; what does not fit its log goes to `findings`."""
 
-    def __init__(self, file: GivenFile, options: DumpOptions, findings: Findings) -> None:
+    def __init__(self, file: GivenFile, options: DumpOptions, findings: DumpFindings) -> None:
         self.file = file
         self.base_offset = file.base_offset
         self.options = options
@@ -267,3 +271,47 @@ def _look_up(entries: list[tuple[int, int]], offset: int) -> int:
         else:
             return entries[middle][1]
     return entries[low][1]
+
+
+def snapshot_lines(data: bytes) -> Iterator[str]:
+    """One line per producer, in the order stored; of a snapshot that `find_snapshot_problem` is content with."""
+    for producer in snapshot.decode_snapshot(data):
+        yield _producer_line({name: int(producer[name]) for name in producer.dtype.names})
+
+
+def find_snapshot_problem(data: bytes) -> str | None:
+    """What Kafka says of bytes that are no snapshot; None if they are one."""
+    version = int.from_bytes(data[:2], "big", signed=True)
+    if len(data) >= 2 and version != snapshot.VERSION:
+        return f"{NOT_A_SNAPSHOT}Snapshot contained an unknown file version {version}"
+    if len(data) < snapshot.HEADER_SIZE:
+        return f"{NOT_A_SNAPSHOT}null"
+    _, stored, count = _FIRST_FIELDS.unpack_from(data)
+    left = len(data) - snapshot.HEADER_SIZE
+    if count < 0:
+        return f"{NOT_A_SNAPSHOT}non-nullable field producerEntries was serialized as null"
+    if count > left:
+        return f"{NOT_A_SNAPSHOT}Tried to allocate a collection of size {count}, but there are only {left} bytes remaining."
+    if count * snapshot.ENTRY.itemsize > left:
+        return f"{NOT_A_SNAPSHOT}null"
+    computed = crc32c(memoryview(data)[snapshot.CRC_START :])
+    if computed != stored:
+        return f"Snapshot is corrupt (CRC is no longer valid). Stored crc: {stored}. Computed crc: {computed}"
+    return None
+
+
+def _producer_line(producer: dict[str, int]) -> str:
+    first_offset = producer["current_txn_first_offset"]
+    transaction = "OptionalLong.empty" if first_offset < 0 else f"OptionalLong[{first_offset}]"
+    line = (
+        f"producerId: {producer['producer_id']} producerEpoch: {producer['producer_epoch']} "
+        f"coordinatorEpoch: {producer['coordinator_epoch']} currentTxnFirstOffset: {transaction} "
+        f"lastTimestamp: {producer['timestamp']}"
+    )
+    if producer["last_offset"] >= 0:
+        first_sequence = decrement_sequence(producer["last_sequence"], producer["offset_delta"])
+        line += (
+            f" firstSequence: {first_sequence} lastSequence: {producer['last_sequence']} "
+            f"lastOffset: {producer['last_offset']} offsetDelta: {producer['offset_delta']} timestamp: {producer['timestamp']}"
+        )
+    return line + "\n"
