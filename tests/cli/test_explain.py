@@ -98,5 +98,5 @@ def test_wrong_paths_are_told_apart(run: Run, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("not a log")
     assert run("explain", tmp_path / "missing").code == 4
     assert "give one of its files" in run("explain", tmp_path / "orders-0").errors
-    assert "no entry of a Kafka log" in run("explain", tmp_path / "notes.txt").errors
+    assert "not an entry of a Kafka log" in run("explain", tmp_path / "notes.txt").errors
     assert run("explain", tmp_path / "notes.txt", "--position", 0).code == 1

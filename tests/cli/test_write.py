@@ -115,7 +115,7 @@ def test_a_dry_run_counts_and_writes_nothing(run: Run, source: Path, tmp_path: P
         (["--to", "data/orders-0", "--partitions", "2"], "give --topic"),
         (["--to", "data/orders-0", "--magic", "1", "--idempotent"], "know neither producers nor transactions"),
         (["--to", "data/orders-0", "--config", "segment.bytes"], "write NAME=VALUE"),
-        (["--to", "data/orders-0", "--config", "no.such=1"], "no such setting of a topic: no.such"),
+        (["--to", "data/orders-0", "--config", "no.such=1"], "no such topic setting: no.such"),
         (["--to", "data/orders-0", "--config", "max.message.bytes=50"], "bytes"),
         (["--to", "data/orders-0", "--config", "message.timestamp.before.max.ms=1000"], "timestamp"),
         (["--to", "data", "--topic", "orders", "--partitioner", "record"], "names no partition"),

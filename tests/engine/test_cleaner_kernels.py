@@ -13,8 +13,7 @@ import pytest
 from kafkalog.engine.building import end_transaction_marker
 from kafkalog.engine.cleaner.chunk_kernels import BulkFilter, map_chunk
 from kafkalog.engine.cleaner.kept_records import CleanStats, LastRecord, Retention
-from kafkalog.engine.cleaner.mapping import OffsetMapping
-from kafkalog.engine.cleaner.offset_map import OffsetMap
+from kafkalog.engine.cleaner.offset_map import OffsetMap, OffsetMapping
 from kafkalog.engine.cleaner.rewriting import filter_chunk
 from kafkalog.engine.cleaner.workspace import Workspace
 from kafkalog.engine.entries import Batch, entry_size, iter_entries

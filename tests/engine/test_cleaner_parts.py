@@ -14,8 +14,8 @@ import pytest
 
 from kafkalog import codecs
 from kafkalog.engine.cleaner import Cleaner, CleaningAborted, OffsetMap
-from kafkalog.engine.cleaner.cleaned_transactions import CleanedTransactions
 from kafkalog.engine.cleaner.cleaning import group_segments
+from kafkalog.engine.cleaner.kept_records import CleanedTransactions
 from kafkalog.engine.cleaner.selection import CHECKPOINT_FILE, find_cleanable_offsets, log_to_clean
 from kafkalog.engine.transaction_index import AbortedTransaction
 from kafkalog.errors import CleaningFailed, CorruptRecord, InvalidArgument, InvalidRecord, InvalidState

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.engine.checkpoint_file import CheckpointFile
+from kafkalog.engine.checkpoints import CheckpointFile
 from kafkalog.engine.leader_epochs import UNDEFINED_EPOCH, UNDEFINED_OFFSET, LeaderEpochs
 from kafkalog.engine.schedule import ManualClock, Schedule
 from kafkalog.storage.fs import LocalFs

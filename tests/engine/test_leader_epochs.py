@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from kafkalog.engine.checkpoint_file import CheckpointFile
+from kafkalog.engine.checkpoints import CheckpointFile
 from kafkalog.engine.leader_epochs import UNDEFINED_EPOCH, UNDEFINED_OFFSET, LeaderEpochs
 from kafkalog.engine.schedule import ManualClock, Schedule
 from kafkalog.errors import InvalidArgument, LogStorageFailure

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from kafkalog.engine.appending import analyze_producers, start_verification
 from kafkalog.engine.building import encode_batch, end_transaction_marker
 from kafkalog.engine.entries import Entry, iter_entries
 from kafkalog.engine.offsets import AppendOrigin, OffsetMetadata
-from kafkalog.engine.producer_checks import analyze_producers, start_verification
 from kafkalog.engine.producer_state import (
     TRANSACTION_VERSION_UNKNOWN,
     CompletedTransaction,

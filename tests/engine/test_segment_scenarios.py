@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.engine.checkpoint_file import CheckpointFile
+from kafkalog.engine.checkpoints import CheckpointFile
 from kafkalog.engine.config import LogConfig
 from kafkalog.engine.leader_epochs import LeaderEpochs
 from kafkalog.engine.log_segment import LogSegment
@@ -114,7 +114,7 @@ def test_truncation_of_an_empty_segment_starts_its_clock_again(tmp_path: Path) -
     clock = ManualClock(NOW)
     config = LogConfig.of({"segment.ms": 500, "segment.index.bytes": 1000})
     segment = LogSegment.open(str(tmp_path), 0, config, fs=LocalFs(), clock=clock)
-    segment.make_indexes()
+    segment.make_index_files()
     segment.close()
     reopened = LogSegment.open(str(tmp_path), 0, config, fs=LocalFs(), clock=clock, exists=True)
     assert (reopened.time_index.size, reopened.offset_index.size) == (0, 0)
@@ -181,7 +181,7 @@ def test_the_next_offset(tmp_path: Path) -> None:
 
 def test_files_are_renamed_together(tmp_path: Path) -> None:
     segment = open_segment(tmp_path)
-    segment.make_indexes()
+    segment.make_index_files()
     name = "00000000000000000040"
     assert {path.name for path in tmp_path.iterdir()} == {f"{name}.log", f"{name}.index", f"{name}.timeindex"}
     segment.change_suffixes("", ".deleted")

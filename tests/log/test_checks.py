@@ -265,7 +265,7 @@ def test_an_abort_marker_that_is_in_the_log_before_its_index_entry_is_no_finding
     def catch_up(seconds: float) -> None:
         log.with_suffix(".txnindex").write_bytes(entry)
 
-    monkeypatch.setattr("kafkalog.log.checks.live.time.sleep", catch_up)
+    monkeypatch.setattr("kafkalog.log.checks.run.time.sleep", catch_up)
     assert not list(verify(logs))
 
 
@@ -280,7 +280,7 @@ def test_an_index_entry_that_a_broker_at_work_never_writes_is_a_finding(tmp_path
             file.write(appended.pop(0))
 
     go_on(0)
-    monkeypatch.setattr("kafkalog.log.checks.live.time.sleep", go_on)
+    monkeypatch.setattr("kafkalog.log.checks.run.time.sleep", go_on)
     assert [finding.reason for finding in verify(logs)] == ["index-mismatch"]
 
 
@@ -294,7 +294,7 @@ def test_a_segment_that_is_rolled_and_deleted_while_verify_runs_is_no_finding(
     for path in folder.glob(first.with_suffix(".*").name):
         path.unlink()
     write_log(folder, 20, made_batch(20))
-    monkeypatch.setattr("kafkalog.log.checks.live.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("kafkalog.log.checks.run.time.sleep", lambda seconds: None)
     assert not list(verify(logs))
 
 

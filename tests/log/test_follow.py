@@ -16,7 +16,7 @@ import pytest
 
 import kafkalog
 from kafkalog.format.names import segment_file_name
-from kafkalog.log.headers import replay_transactions
+from kafkalog.log.transactions import replay_transactions
 from kafkalog.storage.fs import LocalFs
 from kafkalog.storage.lock import is_broker_running
 from tests.builders.small_logs import (

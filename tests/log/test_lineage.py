@@ -12,9 +12,9 @@ import kafkalog
 from kafkalog.errors import Limits
 from kafkalog.format.checkpoint import EpochStart
 from kafkalog.format.reference import Record, encode_batch, encode_message
-from kafkalog.log.headers import end_offset
 from kafkalog.log.lineage import Lineage, find_divergence, is_in_place, last_entry_before, trace
 from kafkalog.log.partition import Partition
+from kafkalog.log.segments import end_offset
 from tests.builders.small_logs import made_batch, write_segment
 
 

@@ -10,7 +10,7 @@ import pytest
 import kafkalog
 from kafkalog.tasks.explain import Field, Part
 from kafkalog.tasks.salvage import SalvageResult
-from tests.unit.small_logs import FIRST_TIME, made_batch, marker, transactional_batch, write_segment
+from tests.builders.small_logs import FIRST_TIME, made_batch, marker, transactional_batch, write_segment
 
 SIZE = len(made_batch(100))  # of each batch below
 

@@ -1,4 +1,4 @@
-"""The first look at a set that is to be appended: whether each of its entries is whole and intact, and what they say together."""
+"""The first step of an append: check that every entry of the set is whole and intact, and summarise the set."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Final
 from kafkalog import codecs
 from kafkalog.errors import CorruptRecord, InvalidRecord, OffsetsOutOfOrder, RecordTooLarge
 from kafkalog.format.batch import NO_LEADER_EPOCH, NO_TIMESTAMP
+from kafkalog.format.quantities import size_text
 
 from .entries import Buffer, Entry, iter_entries
 from .offsets import AppendOrigin
@@ -16,10 +17,10 @@ MAX_OFFSETS_SHOWN: Final = 10
 
 
 class AppendInfo:
-    """What the entries of a set say together, and, once they are appended, where they went.
+    """Summary of the entries of a set and, once they are appended, where they went.
 
-    `first_offset` is unknown when the first entry is v0 or v1; then `last_offset_of_first_batch` stands in. `valid_bytes` leaves
-    out a tail that is no whole entry, and what a newer leader wrote.
+    `first_offset` is unknown if the first entry is v0 or v1; use `last_offset_of_first_batch` then. `valid_bytes` excludes an
+    incomplete entry at the end, and what a newer leader wrote.
     """
 
     __slots__ = (
@@ -47,6 +48,10 @@ class AppendInfo:
         self.valid_bytes = 0
         self.records_converted = 0
 
+    def __repr__(self) -> str:
+        epoch = f"epoch {self.last_leader_epoch}"
+        return f"AppendInfo(offsets {self.first_offset} to {self.last_offset}, {epoch}, {size_text(self.valid_bytes)})"
+
     @property
     def first_or_last_offset_of_first_batch(self) -> int:
         return self.last_offset_of_first_batch if self.first_offset == UNKNOWN_OFFSET else self.first_offset
@@ -62,16 +67,16 @@ class AppendInfo:
 def analyze(
     data: Buffer, origin: AppendOrigin, leader_epoch: int, *, max_message_bytes: int | None, offsets_assigned: bool
 ) -> AppendInfo:
-    """What the entries of `data` say; LogRefusal at one that is damaged, too large or out of order.
+    """Summarise the entries of `data`; LogRefusal at one that is damaged, too large or out of order.
 
-    `max_message_bytes` None: any size goes. `offsets_assigned`: offsets are final, so they have to rise.
+    With `max_message_bytes` None any size is accepted. With `offsets_assigned` the offsets are final, so they must rise.
     """
     info = AppendInfo()
     is_first = True
     skips = False
     for entry in iter_entries(data):
         _check_origin(entry, origin, leader_epoch)
-        # What a leader sent after it lost its leadership is not yet ours to take.
+        # Entries of an epoch that this follower has not heard of yet.
         skips = skips or (origin is AppendOrigin.REPLICATION and entry.partition_leader_epoch > leader_epoch)
         if skips:
             continue
@@ -87,7 +92,7 @@ def analyze(
         if max_message_bytes is not None and entry.size > max_message_bytes:
             raise RecordTooLarge(f"a batch of {entry.size} bytes; max.message.bytes is {max_message_bytes}")
         if not entry.is_valid:
-            raise CorruptRecord(f"the checksum of the batch at byte {entry.position} does not fit its {entry.size} bytes")
+            raise CorruptRecord(f"the checksum of the batch at byte {entry.position} does not match its {entry.size} bytes")
         if entry.max_timestamp > info.max_timestamp:
             info.max_timestamp = entry.max_timestamp
         info.valid_bytes += entry.size
@@ -107,4 +112,4 @@ def _check_origin(entry: Entry, origin: AppendOrigin, leader_epoch: int) -> None
     if origin is AppendOrigin.RAFT_LEADER and entry.partition_leader_epoch != leader_epoch:
         raise InvalidRecord(f"a batch of epoch {entry.partition_leader_epoch} from the Raft leader of epoch {leader_epoch}")
     if origin is AppendOrigin.CLIENT and entry.magic >= 2 and entry.base_offset != 0:
-        raise InvalidRecord(f"a client's batch begins at offset 0; this one at {entry.base_offset}")
+        raise InvalidRecord(f"a batch of a client must begin at offset 0, and this one begins at {entry.base_offset}")

@@ -1,6 +1,6 @@
-"""Append Arrow tables: batches as a producer would make them, with offsets, epoch and checks of the leader that takes them.
+"""Append Arrow tables: batches as a producer would make them, with the offsets, epoch and checks of the leader.
 
-Batches are written many at a time, but rolled and indexed as if each had come alone.
+Batches are written many at a time, but rolled and indexed as if each had been appended on its own.
 """
 
 from __future__ import annotations
@@ -20,21 +20,28 @@ from kafkalog.format.entry_table import EntryTable
 from kafkalog.format.java import MAX_INT64
 from kafkalog.segment.encode import BatchFields, EncodeOptions, Producer, Run, encode_messages, encode_runs
 
-from .appending import AppendRequest, AppendResult, append_stamped, note_producers
+from .appending import (
+    AppendRequest,
+    AppendResult,
+    ProducerAnalysis,
+    analyze_producers,
+    append_stamped,
+    has_ongoing_transaction,
+    note_producers,
+)
 from .config import LogConfig
 from .entries import iter_entries
-from .header_tables import scan_entries
+from .file_records import scan_entries
 from .indexes import MAX_RELATIVE_OFFSET
 from .log_segment import MAX_TIMESTAMP
 from .offsets import AppendOrigin, OffsetMetadata
-from .producer_checks import ProducerAnalysis, analyze_producers, has_ongoing_transaction
 from .producer_state import TRANSACTION_VERSION_UNKNOWN, VerificationGuard
 from .validation import target_compression
 
 if TYPE_CHECKING:
     from .partition_log import PartitionLog
 
-RUN_BYTES = 4 << 20  # what is written and indexed at once: beyond it nothing more is to be gained
+RUN_BYTES = 4 << 20  # written and indexed at once; larger runs gain nothing
 
 
 def append_table(
@@ -77,10 +84,10 @@ def append_table(
 
 
 def _check_rows(table: pa.Table | pa.RecordBatch, config: LogConfig, now_ms: int) -> None:
-    """The rules of a leader for records, where they can be broken by rows of a table."""
+    """Apply the leader's rules for records that rows of a table can break."""
     names = table.schema.names
     if config.compact and ("key" not in names or table.column("key").null_count):
-        raise InvalidRecord("a topic that is compacted takes no records without a key")
+        raise InvalidRecord("a compacted topic takes no records without a key")
     if config.log_append_time:
         return
     times = _timestamps(table)
@@ -89,10 +96,10 @@ def _check_rows(table: pa.Table | pa.RecordBatch, config: LogConfig, now_ms: int
     limits = pc.min_max(pc.filter(times, pc.not_equal(times, NO_TIMESTAMP))).as_py()
     oldest, newest = limits["min"], limits["max"]
     if newest is not None and newest - now_ms > config.message_timestamp_after_max_ms:
-        raise InvalidTimestamp(f"timestamp {newest} is further ahead of {now_ms} than message.timestamp.after.max.ms allows")
+        raise InvalidTimestamp(f"timestamp {newest} is later than {now_ms} by more than message.timestamp.after.max.ms allows")
     before_ms = config.message_timestamp_before_max_ms
     if oldest is not None and before_ms != MAX_INT64 and now_ms - oldest > before_ms:
-        raise InvalidTimestamp(f"timestamp {oldest} is further behind {now_ms} than message.timestamp.before.max.ms allows")
+        raise InvalidTimestamp(f"timestamp {oldest} is earlier than {now_ms} by more than message.timestamp.before.max.ms allows")
 
 
 def _timestamps(table: pa.Table | pa.RecordBatch) -> pa.ChunkedArray | pa.Array | None:
@@ -104,7 +111,7 @@ def _timestamps(table: pa.Table | pa.RecordBatch) -> pa.ChunkedArray | pa.Array 
 
 
 def _verification(log: PartitionLog, producer: Producer) -> VerificationGuard | None:
-    """We are the only writer, so there is no coordinator to ask whether the transaction is open: it is now."""
+    """The guard that opens the transaction: we are the only writer, so there is no coordinator to ask."""
     return log.start_verification(producer.producer_id, producer.base_sequence, producer.producer_epoch, False)
 
 
@@ -116,7 +123,7 @@ def _append_batches(log: PartitionLog, runs: Iterator[Run], request: AppendReque
                 run, start = run.part(start, len(run.entries)).moved(log.log_end_offset), 0
             stop = start + _begin_piece(log, run.entries[start:], request.leader_epoch)
             appended = _append_piece(log, run.part(start, stop), request)
-            if appended is None:  # one of them was appended before; the first goes alone, and takes no offsets if it was
+            if appended is None:  # one is a duplicate: append the first alone, which takes no offsets if it is the one
                 stop = start + 1
                 appended = append_stamped(log, bytes(run.part(start, stop).data), request)
             yield appended
@@ -124,7 +131,7 @@ def _append_batches(log: PartitionLog, runs: Iterator[Run], request: AppendReque
 
 
 def _begin_piece(log: PartitionLog, entries: EntryTable, leader_epoch: int) -> int:
-    """How many of these batches go into the active segment together, at least one; it is rolled first if it has to be."""
+    """How many of these batches go into the active segment at once, at least one. Rolls the segment first if needed."""
     config = log.config
     sizes, timestamps = entries.size, entries.max_timestamp
     first_offset, last_offset = int(entries.base_offset[0]), int(entries.last_offset[0])
@@ -133,7 +140,7 @@ def _begin_piece(log: PartitionLog, entries: EntryTable, leader_epoch: int) -> i
         raise RecordTooLarge(f"{log.folder}: a batch of {size} bytes; max.message.bytes is {config.max_message_bytes}")
     log.leader_epochs.assign(leader_epoch, first_offset)
     if size > config.segment_bytes:
-        raise RecordBatchTooLarge(f"{log.folder}: {size} bytes do not fit into a segment of {config.segment_bytes}")
+        raise RecordBatchTooLarge(f"{log.folder}: {size} bytes do not fit in a segment of {config.segment_bytes}")
     active = log.active_segment
     if active.should_roll(config, size, timestamp, last_offset):
         active = log.roll(first_offset)
@@ -144,7 +151,7 @@ def _begin_piece(log: PartitionLog, entries: EntryTable, leader_epoch: int) -> i
         & (entries.last_offset - active.base_offset <= MAX_RELATIVE_OFFSET)
     )
     oldest = active.first_batch_timestamp if active.size else timestamp
-    if 0 <= oldest < MAX_TIMESTAMP:  # else the segment goes by the clock, and all of this is one moment
+    if 0 <= oldest < MAX_TIMESTAMP:  # otherwise the segment ages by the clock, which does not move during an append
         fits &= timestamps - oldest <= config.max_segment_ms - active.roll_jitter_ms
     fits[1 if _begins_transaction(log, entries) else max(1, slots - 1) :] = False
     fits[0] = True
@@ -152,16 +159,16 @@ def _begin_piece(log: PartitionLog, entries: EntryTable, leader_epoch: int) -> i
 
 
 def _begins_transaction(log: PartitionLog, entries: EntryTable) -> bool:
-    """Whether the first batch opens a transaction, which only one that comes alone can."""
+    """Whether the first batch opens a transaction: it is then appended alone."""
     producer_id, producer_epoch = int(entries.producer_id[0]), int(entries.producer_epoch[0])
     is_transactional = bool(entries.attributes[0] & TRANSACTIONAL)
     return is_transactional and not has_ongoing_transaction(log.producers, producer_id, producer_epoch)
 
 
 def _append_piece(log: PartitionLog, piece: Run, request: AppendRequest) -> AppendResult | None:
-    """Append batches of one segment; None if one of them was appended before.
+    """Append batches to one segment; None if one of them is a duplicate.
 
-    They are this leader's own, so nothing is left to be checked but their producer.
+    This leader made them itself, so only their producer is left to check.
     """
     entries = piece.entries
     first_offset, last_offset = int(entries.base_offset[0]), int(entries.last_offset[-1])
@@ -189,7 +196,7 @@ def _append_messages(log: PartitionLog, sets: Iterator[bytes], request: AppendRe
     """Append sets of v0 or v1 messages, one at a time."""
     for data in sets:
         entries = scan_entries(data, 0)
-        if entries is None or entries.attributes[0] & CODEC_MASK:  # then it is one message, whose first offset is inside
+        if entries is None or entries.attributes[0] & CODEC_MASK:  # a single wrapper, whose first offset is inside it
             yield append_stamped(log, data, request)
             continue
         _begin_set(log, entries)
@@ -199,15 +206,15 @@ def _append_messages(log: PartitionLog, sets: Iterator[bytes], request: AppendRe
 
 
 def _begin_set(log: PartitionLog, entries: EntryTable) -> None:
-    """Check what a leader checks of plain messages that come together, and roll the segment if it has no place for them."""
+    """Check plain messages that are appended together as a leader does, and roll the segment if they do not fit."""
     config, active = log.config, log.active_segment
     size, largest = int(entries.size.sum()), int(entries.size.max())
     if largest > config.max_message_bytes:
         raise RecordTooLarge(f"{log.folder}: a message of {largest} bytes; max.message.bytes is {config.max_message_bytes}")
-    if log.leader_epochs:  # formats without epochs: what is known of epochs is true no more
+    if log.leader_epochs:  # a format without epochs: the known ones no longer describe the log
         log.leader_epochs.clear_and_flush()
     if size > config.segment_bytes:
-        raise RecordBatchTooLarge(f"{log.folder}: {size} bytes do not fit into a segment of {config.segment_bytes}")
+        raise RecordBatchTooLarge(f"{log.folder}: {size} bytes do not fit in a segment of {config.segment_bytes}")
     if active.should_roll(config, size, int(entries.max_timestamp.max()), int(entries.last_offset[-1])):
         log.roll()
 

@@ -1,37 +1,44 @@
-"""Append a set of entries: checked, stamped with offsets, held against what is known of its producers, written, taken note of.
+"""Append a set of entries: check it, assign offsets, check its producers, write it, and update the state of the log.
 
-The order of these steps is Kafka's, and shows: an append that is refused late has begun its epoch and rolled the log already.
+The order of these steps is Kafka's, and it shows: an append that is refused late has already begun its epoch and rolled the log.
+
+A batch of a transaction is accepted only if the coordinator knows that transaction: either it is open already, or the caller
+holds a guard obtained before the coordinator was asked. A marker that is written meanwhile voids the guard, so that no record
+slips in after it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.errors import RecordBatchTooLarge, RecordTooLarge, UnexpectedAppendOffset
+from kafkalog.errors import InvalidProducerEpoch, InvalidTxnState, RecordBatchTooLarge, RecordTooLarge, UnexpectedAppendOffset
 from kafkalog.format.batch import CODEC_NAMES
-from kafkalog.format.java import MAX_INT32
+from kafkalog.format.java import MAX_INT32, NewestFirstMap
+from kafkalog.format.quantities import plural, size_text
 from kafkalog.storage.fs import Buffer
 
 from .analysis import UNKNOWN_OFFSET, AppendInfo, analyze
 from .entries import Entry, iter_entries
 from .log_segment import LogSegment
 from .offsets import AppendOrigin, OffsetMetadata
-from .producer_checks import ProducerAnalysis, analyze_producers
-from .producer_state import VerificationGuard
+from .producer_state import BatchMetadata, CompletedTransaction, ProducerAppend, VerificationGuard
+from .producers import ProducerStates
 from .validation import Rules, validate
 
 if TYPE_CHECKING:
     from .partition_log import PartitionLog
+
 
 MAX_OFFSET_DELTA: Final = MAX_INT32
 
 
 @dataclass(slots=True)
 class AppendResult:
-    """Where a set went; of a duplicate, where it went the first time, with its timestamp as append time.
+    """Where a set was appended; for a duplicate, where it was appended the first time, with its timestamp as append time.
 
-    Offsets are -1 if nothing was appended. The first offset of a replicated v0 or v1 set is not known, so -1.
+    Offsets are -1 if nothing was appended. The first offset of a replicated v0 or v1 set is not known, so it is -1 too.
     """
 
     first_offset: int
@@ -45,10 +52,15 @@ class AppendResult:
     message_count: int
     records_converted: int
 
+    def __repr__(self) -> str:
+        where = f"offsets {self.first_offset} to {self.last_offset}, epoch {self.last_leader_epoch}"
+        what = f"{plural(self.message_count, 'record')}, {size_text(self.valid_bytes)}, {self.source_codec!r}"
+        return f"AppendResult({where}, {what})"
+
 
 @dataclass(slots=True)
 class AppendRequest:
-    """Who appends, and with what rights."""
+    """Who appends, and on what terms."""
 
     origin: AppendOrigin
     leader_epoch: int
@@ -57,7 +69,7 @@ class AppendRequest:
 
     @property
     def assigns_offsets(self) -> bool:
-        """Whether the log gives the offsets; Raft and replication come with them."""
+        """Whether the log assigns the offsets; sets of a Raft leader and of replication have theirs."""
         return self.origin in (AppendOrigin.CLIENT, AppendOrigin.COORDINATOR)
 
     @property
@@ -86,7 +98,7 @@ def append(log: PartitionLog, data: Buffer, request: AppendRequest) -> AppendRes
 
 
 def append_stamped(log: PartitionLog, data: Buffer, request: AppendRequest) -> AppendResult:
-    """Append entries that this leader made itself: with their offsets and its epoch, and by its rules."""
+    """Append entries that this leader made itself, with final offsets, its epoch, and by its rules."""
     limit = log.config.max_message_bytes
     info = analyze(data, AppendOrigin.COORDINATOR, request.leader_epoch, max_message_bytes=limit, offsets_assigned=True)
     info.log_start_offset = log.log_start_offset
@@ -96,7 +108,7 @@ def append_stamped(log: PartitionLog, data: Buffer, request: AppendRequest) -> A
 
 
 def _assign_offsets(log: PartitionLog, data: memoryview, info: AppendInfo, request: AppendRequest) -> Buffer:
-    """The entries of a leader's append with their offsets, as they are stored."""
+    """The entries of a leader's append as they are stored, with their offsets."""
     config = log.config
     info.first_offset = log.log_end_offset
     rules = Rules.of(
@@ -116,10 +128,12 @@ def _assign_offsets(log: PartitionLog, data: memoryview, info: AppendInfo, reque
 
 
 def _with_offsets(log: PartitionLog, data: memoryview, info: AppendInfo) -> Buffer:
-    """Entries that have their offsets already, which have to be behind the end of the log."""
+    """Entries that have their offsets already, which must not be below the log end offset."""
     first = info.first_or_last_offset_of_first_batch
     if first < log.log_end_offset:
-        raise UnexpectedAppendOffset(f"{log.folder}: a set that begins at offset {first} cannot follow {log.log_end_offset}")
+        raise UnexpectedAppendOffset(
+            f"{log.folder}: a set that begins at offset {first} cannot be appended at {log.log_end_offset}"
+        )
     return data
 
 
@@ -127,7 +141,7 @@ def _append_valid(log: PartitionLog, records: Buffer, info: AppendInfo, request:
     entries = list(iter_entries(records))
     _note_leader_epochs(log, entries)
     if len(records) > log.config.segment_bytes:
-        raise RecordBatchTooLarge(f"{log.folder}: {len(records)} bytes do not fit into a segment of {log.config.segment_bytes}")
+        raise RecordBatchTooLarge(f"{log.folder}: {len(records)} bytes do not fit in a segment of {log.config.segment_bytes}")
     segment = _roll_if_needed(log, len(records), info)
     append_at = OffsetMetadata(info.first_or_last_offset_of_first_batch, segment.base_offset, segment.size)
     analysis = analyze_producers(
@@ -151,7 +165,7 @@ def _note_leader_epochs(log: PartitionLog, entries: list[Entry]) -> None:
     for entry in entries:
         if entry.magic >= 2:
             log.leader_epochs.assign(entry.partition_leader_epoch, entry.base_offset)
-        elif log.leader_epochs:  # formats without epochs: what is known of epochs is true no more
+        elif log.leader_epochs:  # a format without epochs: the known ones no longer describe the log
             log.leader_epochs.clear_and_flush()
 
 
@@ -159,13 +173,13 @@ def _roll_if_needed(log: PartitionLog, size: int, info: AppendInfo) -> LogSegmen
     active = log.active_segment
     if not active.should_roll(log.config, size, info.max_timestamp, info.last_offset):
         return active
-    # The first offset of a v0 or v1 set is known to nobody before it is decompressed; it is not further away than this.
+    # The first offset of a v0 or v1 set is not known before it is decompressed; it cannot be lower than this.
     first_offset = info.last_offset - MAX_OFFSET_DELTA if info.first_offset == UNKNOWN_OFFSET else info.first_offset
     return log.roll(first_offset)
 
 
 def note_producers(log: PartitionLog, segment: LogSegment, analysis: ProducerAnalysis, last_offset: int) -> None:
-    """Take over what an append that is written means for producers and their transactions."""
+    """Update the producers and their transactions after an append was written."""
     producers = log.producers
     for producer_append in analysis.appends:
         producers.update(producer_append)
@@ -189,3 +203,79 @@ def _result(info: AppendInfo) -> AppendResult:
         info.message_count,
         info.records_converted,
     )
+
+
+@dataclass
+class ProducerAnalysis:
+    """The state changes to apply once the bytes are written, or the earlier batch that this one duplicates."""
+
+    appends: NewestFirstMap[ProducerAppend] = field(default_factory=NewestFirstMap)
+    completed: list[CompletedTransaction] = field(default_factory=list)
+    duplicate: BatchMetadata | None = None
+
+
+def analyze_producers(
+    producers: ProducerStates,
+    entries: Iterable[Entry],
+    append_at: OffsetMetadata,
+    origin: AppendOrigin,
+    guard: VerificationGuard | None,
+    transaction_version: int,
+) -> ProducerAnalysis:
+    """Check the producers of entries that will be written at `append_at`, up to the first duplicate."""
+    analysis = ProducerAnalysis()
+    position = append_at.position
+    for entry in entries:
+        if entry.has_producer_id:
+            if origin is AppendOrigin.CLIENT:
+                analysis.duplicate = _find_duplicate(producers, entry)
+                if analysis.duplicate is not None:
+                    return analysis
+            if origin in (AppendOrigin.CLIENT, AppendOrigin.COORDINATOR) and entry.is_transactional:
+                _check_transaction(producers, entry, guard)
+            # The position where a transaction begins is kept, so that the last stable offset needs no search.
+            first_offset = None
+            if entry.is_transactional:
+                first_offset = OffsetMetadata(entry.base_offset, append_at.segment_base_offset, position)
+            completed = producers.update_producers(entry, analysis.appends, first_offset, origin, transaction_version)
+            if completed is not None:
+                analysis.completed.append(completed)
+        position += entry.size
+    return analysis
+
+
+def has_ongoing_transaction(producers: ProducerStates, producer_id: int, producer_epoch: int) -> bool:
+    """Whether the producer has an open transaction of this epoch; with a newer one, the transaction may have ended."""
+    state = producers.last_entry(producer_id)
+    return state is not None and state.current_txn_first_offset is not None and state.producer_epoch == producer_epoch
+
+
+def start_verification(
+    producers: ProducerStates, producer_id: int, sequence: int, producer_epoch: int, supports_epoch_bump: bool
+) -> VerificationGuard | None:
+    """A guard for the producer's next batch; None if its transaction is already open, which needs none."""
+    _check_epoch(producers, producer_id, producer_epoch)
+    if has_ongoing_transaction(producers, producer_id, producer_epoch):
+        return None
+    return producers.create_verification(producer_id, sequence, producer_epoch, supports_epoch_bump).guard
+
+
+def _find_duplicate(producers: ProducerStates, entry: Entry) -> BatchMetadata | None:
+    state = producers.last_entry(entry.producer_id)
+    return None if state is None else state.find_duplicate(entry.producer_epoch, entry.base_sequence, entry.last_sequence)
+
+
+def _check_transaction(producers: ProducerStates, entry: Entry, guard: VerificationGuard | None) -> None:
+    if has_ongoing_transaction(producers, entry.producer_id, entry.producer_epoch):
+        return
+    _check_epoch(producers, entry.producer_id, entry.producer_epoch)
+    if producers.settings.transaction_verification and not entry.is_control_batch:
+        verification = producers.verification(entry.producer_id)
+        if verification is None or verification.guard is not guard:
+            raise InvalidTxnState(f"the coordinator was not asked whether producer {entry.producer_id} has an open transaction")
+
+
+def _check_epoch(producers: ProducerStates, producer_id: int, producer_epoch: int) -> None:
+    state = producers.last_entry(producer_id)
+    if state is not None and producer_epoch < state.producer_epoch:
+        raise InvalidProducerEpoch(f"producer {producer_id} has epoch {producer_epoch}, below its epoch {state.producer_epoch}")

@@ -33,8 +33,8 @@ assert _FRONT.size + _BODY.size == batch.HEADER_SIZE
 class RecordsBuilder:
     """Takes records one by one and makes one v2 batch of them, one wrapper, or plain messages.
 
-    Offsets have to rise. The first record gives the base timestamp, unless there is a delete horizon. With log append time the
-    records of a batch keep their own timestamps, of which readers take no notice; messages get the append time.
+    Offsets must rise. The base timestamp is that of the first record, unless there is a delete horizon. With log append time the
+    records of a batch keep their own timestamps, which readers ignore; messages get the append time.
     """
 
     def __init__(
@@ -55,9 +55,9 @@ class RecordsBuilder:
         delete_horizon_ms: int | None = None,
     ) -> None:
         if magic > 0 and timestamp_type == batch.NO_TIMESTAMP_TYPE:
-            raise InvalidArgument(f"v{magic} needs a type of timestamps")
+            raise InvalidArgument(f"v{magic} needs a timestamp type")
         if magic < 2 and (is_transactional or is_control_batch or codec == codecs.ZSTD or delete_horizon_ms is not None):
-            raise InvalidArgument(f"v{magic} has no transactions, control records, delete horizons, nor zstd")
+            raise InvalidArgument(f"v{magic} has no transactions, no control records, no delete horizon and no zstd")
         self.base_offset = base_offset
         self.magic = magic
         self.codec = codec
@@ -83,11 +83,11 @@ class RecordsBuilder:
         return self.log_append_time if self._has_append_time else self._max_timestamp
 
     def append(self, offset: int, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers = ()) -> None:
-        """Add a record; InvalidArgument for one that the format or the order of offsets forbids."""
+        """Add a record; InvalidArgument if the format or the order of offsets forbids it."""
         if self.last_offset is not None and offset <= self.last_offset:
             raise InvalidArgument(f"offset {offset} does not come after {self.last_offset}")
         if timestamp < NO_TIMESTAMP:
-            raise InvalidArgument(f"timestamp {timestamp} at offset {offset}: allowed are -1 and 0 or above")
+            raise InvalidArgument(f"timestamp {timestamp} at offset {offset}: must be -1 or above")
         if self._base_timestamp is None:
             self._base_timestamp = timestamp
         if self.magic < 2:
@@ -112,7 +112,7 @@ class RecordsBuilder:
         self.last_offset = offset
 
     def build(self) -> bytes:
-        """The finished entries; nothing if there are no records."""
+        """The finished entries; empty if there are no records."""
         self._check_producer()
         if not self.records_count:
             return b""
@@ -132,7 +132,7 @@ class RecordsBuilder:
         return batch.LOG_APPEND_TIME if self._has_append_time and self.magic else 0
 
     def _append_message(self, offset: int, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers) -> int:
-        """Add a message; the timestamp that it has."""
+        """Add a message; returns its timestamp."""
         if headers:
             raise InvalidArgument(f"a v{self.magic} message has no headers")
         if self._has_append_time:
@@ -194,7 +194,7 @@ def encode_batch(
     base_sequence: int = NO_SEQUENCE,
     partition_leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytes:
-    """A v2 batch around encoded records, which are compressed already if `attributes` name a codec."""
+    """A v2 batch of encoded records, already compressed if `attributes` name a codec."""
     delta = as_int32(last_offset - base_offset)
     producer = producer_id, producer_epoch, base_sequence
     body = _BODY.pack(attributes, delta, base_timestamp, max_timestamp, *producer, records_count)
@@ -236,7 +236,7 @@ def _sized(content: bytes | None) -> tuple[bytes, bytes]:
 
 
 def _in_utf8(headers: Headers) -> Headers:
-    """Headers with keys as Java writes them after it has read them: what was not UTF-8 has become U+FFFD."""
+    """Headers with keys as Java writes them after reading them: what is not UTF-8 becomes U+FFFD."""
     if all(key.isascii() for key, _ in headers):
         return headers
     return tuple((decode_utf8(key).encode(), value) for key, value in headers)

@@ -1,18 +1,19 @@
-"""The settings of a topic that its log obeys, by Kafka's names and with the defaults of Kafka 4.3."""
+"""The topic settings that a log obeys, by Kafka's names and with the defaults of Kafka 4.3."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Final, Self
 
 from kafkalog.errors import UsageError
 from kafkalog.format.java import MAX_INT32, MAX_INT64, MIN_INT64
+from kafkalog.log.partition import shown
 
 DAY_MS: Final = 24 * 60 * 60 * 1000
-MIN_SEGMENT_BYTES: Final = 1 << 20  # of the public setting since 4.0; `internal.segment.bytes` takes less
+MIN_SEGMENT_BYTES: Final = 1 << 20  # for the public setting since 4.0; `internal.segment.bytes` may be lower
 
 COMPRESSION_TYPES: Final = ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd")
 TIMESTAMP_TYPES: Final = ("CreateTime", "LogAppendTime")
@@ -21,7 +22,7 @@ POLICIES: Final = ("compact", "delete")
 
 @dataclass(frozen=True)
 class LogConfig:
-    """Settings of one log; `of` takes them by Kafka's names."""
+    """Settings of one log; `of` accepts them by Kafka's names."""
 
     cleanup_policy: frozenset[str] = frozenset({"delete"})
     compression_type: str = "producer"
@@ -35,7 +36,7 @@ class LogConfig:
     index_interval_bytes: int = 4096
     max_compaction_lag_ms: int = MAX_INT64
     max_message_bytes: int = (1 << 20) + 12
-    message_format_version: str = "4.3"  # gone from Kafka 4: below 0.11.0 the log is written in v1, below 0.10.0 in v0
+    message_format_version: str = "4.3"  # removed in Kafka 4: below 0.11.0 the log is written in v1, below 0.10.0 in v0
     message_timestamp_after_max_ms: int = 3_600_000
     message_timestamp_before_max_ms: int = MAX_INT64
     message_timestamp_type: str = "CreateTime"
@@ -51,9 +52,14 @@ class LogConfig:
     segment_ms: int = 7 * DAY_MS
     unclean_leader_election_enable: bool = False
 
+    def __repr__(self) -> str:
+        """Only what differs from the defaults, by Kafka's names."""
+        changed = {each.name: getattr(self, each.name) for each in fields(self) if getattr(self, each.name) != each.default}
+        return f"LogConfig({', '.join(name.replace('_', '.') + '=' + _shown(value) for name, value in changed.items())})"
+
     @classmethod
     def of(cls, settings: Mapping[str, object] | None = None) -> Self:
-        """The defaults, but for what `settings` says; UsageError at a name or value that Kafka would not take."""
+        """The defaults with `settings` applied; UsageError for a name or value that Kafka would not accept."""
         return cls().with_settings(settings or {})
 
     def with_settings(self, settings: Mapping[str, object]) -> Self:
@@ -77,7 +83,7 @@ class LogConfig:
 
     @cached_property
     def magic(self) -> int:
-        """The format in which a leader writes."""
+        """The format that a leader writes."""
         version = tuple(int(part) for part in self.message_format_version.split("-")[0].split(".")[:3])
         if version < (0, 10):
             return 0
@@ -85,7 +91,7 @@ class LogConfig:
 
     @cached_property
     def max_segment_ms(self) -> int:
-        """How long a segment is filled: compaction within a lag needs it closed by then."""
+        """How long a segment stays active: max.compaction.lag.ms requires it to be closed by then."""
         if self.compact and self.max_compaction_lag_ms > 0:
             return min(self.max_compaction_lag_ms, self.segment_ms)
         return self.segment_ms
@@ -95,7 +101,7 @@ class LogConfig:
         return self.segment_bytes if self.preallocate else 0
 
     def random_jitter_ms(self) -> int:
-        """By how much a segment is rolled before its time, so that not all logs of a broker roll at once."""
+        """How much earlier a segment is rolled, so that the logs of a broker do not all roll at once."""
         return random.randrange(min(self.segment_jitter_ms, self.segment_ms)) if self.segment_jitter_ms else 0
 
     def codec_level(self, codec: str) -> int:
@@ -104,11 +110,17 @@ class LogConfig:
         return levels.get(codec, 0)
 
 
+def _shown(value: object) -> str:
+    if isinstance(value, frozenset):
+        return shown(",".join(sorted(map(str, value))))
+    return shown(value) if isinstance(value, str) else str(value)
+
+
 def _integer(low: int, high: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
         value = int(text)
         if not low <= value <= high:
-            raise ValueError(f"allowed are {low} to {high}")
+            raise ValueError(f"must be {low} to {high}")
         return value
 
     return parse
@@ -117,7 +129,7 @@ def _integer(low: int, high: int) -> Callable[[str], int]:
 def _one_of(*choices: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
         if text not in choices:
-            raise ValueError(f"one of {', '.join(choices)}")
+            raise ValueError(f"must be one of {', '.join(choices)}")
         return text
 
     return parse
@@ -129,27 +141,27 @@ def _boolean(text: str) -> bool:
 
 def _ratio(text: str) -> float:
     if not 0 <= (value := float(text)) <= 1:
-        raise ValueError("allowed are 0 to 1")
+        raise ValueError("must be 0 to 1")
     return value
 
 
 def _policies(text: str) -> frozenset[str]:
     policies = frozenset(policy.strip() for policy in text.split(",") if policy.strip())
     if unknown := policies - set(POLICIES):
-        raise ValueError(f"{', '.join(sorted(unknown))}: one or both of {', '.join(POLICIES)}, or nothing")
+        raise ValueError(f"{', '.join(sorted(unknown))}: must be one or both of {', '.join(POLICIES)}, or empty")
     return policies
 
 
 def _gzip_level(text: str) -> int:
     if (level := int(text)) != -1 and not 1 <= level <= 9:
-        raise ValueError("1 to 9, or -1")
+        raise ValueError("must be 1 to 9, or -1")
     return level
 
 
 def _version(text: str) -> str:
     parts = text.split("-")[0].split(".")
     if len(parts) < 2 or not all(part.isdigit() for part in parts):
-        raise ValueError("a release of Kafka, such as 0.9.0 or 3.9")
+        raise ValueError("must be a Kafka release, such as 0.9.0 or 3.9")
     return text
 
 
@@ -190,7 +202,7 @@ SETTINGS: Final[Mapping[str, Callable[[str], Any]]] = {
 
 def _field(name: str) -> str:
     if name not in SETTINGS:
-        raise UsageError(f"no such setting of a topic: {name}")
+        raise UsageError(f"no such topic setting: {name}")
     return "segment_bytes" if name == "internal.segment.bytes" else name.replace(".", "_")
 
 
@@ -198,4 +210,4 @@ def _parsed(name: str, text: str) -> Any:
     try:
         return SETTINGS[name](text)
     except ValueError as error:
-        raise UsageError(f"{name}={text}: not a value for this setting: {error}") from None
+        raise UsageError(f"{name}={text}: not a valid value: {error}") from None

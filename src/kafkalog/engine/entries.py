@@ -1,8 +1,8 @@
-"""Entries as the partition log handles them: one v2 batch or one v0 or v1 message in a buffer, its header read at once.
+"""Entries as the partition log handles them: one v2 batch or one v0 or v1 message in a buffer, with its header parsed.
 
-`iter_entries` walks a set as Kafka's brokers walk what clients and leaders send: a size below the least raises CorruptRecord, a
-tail that is no whole entry ends the walk. To iterate over an entry gives its records (`records.py`). The setters write into the
-buffer, which then has to be a bytearray, or a view of one.
+`iter_entries` walks a set as brokers walk what clients and leaders send: a size below the minimum raises CorruptRecord, an
+incomplete entry at the end stops the walk. Iterating over an entry yields its records (`entry_records.py`). The setters write
+into the buffer, which must then be a bytearray or a view of one.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _MAX_CODEC: Final = len(batch.CODEC_NAMES) - 1
 
 
 class Batch:
-    """A v2 batch: the fields of its header as stored, what follows from them as properties.
+    """A v2 batch: the fields of its header as stored, and what follows from them as properties.
 
-    It begins at `start` in `data` and at `position` in the file or set that `data` is part of. The header is enough for all but
-    the records and the checksum; where `data` ends inside the header the rest of it reads as zeros.
+    It begins at `start` in `data` and at `position` in the file or set that `data` is part of. Only the records and the checksum
+    need more than the header. Where `data` ends inside the header, the rest of it reads as zeros.
     """
 
     __slots__ = (
@@ -120,7 +120,7 @@ class Batch:
 
     @property
     def codec(self) -> int:
-        """The codec's number; InvalidArgument for one that does not exist."""
+        """The codec's number; InvalidArgument for an unknown one."""
         return known_codec(self.attributes)
 
     @property
@@ -159,13 +159,13 @@ class Batch:
 
     @property
     def is_valid(self) -> bool:
-        """Whether the batch is as long as its header and its checksum fits; records are not looked at."""
+        """Whether the batch is at least as long as its header and its checksum matches; records are not read."""
         return self.size >= batch.HEADER_SIZE and self._computed_crc() == self.crc
 
     def ensure_valid(self) -> None:
         if not self.is_valid:
             raise CorruptRecord(
-                f"the checksum {self.crc} of the batch at byte {self.position} does not fit its {self.size} bytes"
+                f"the checksum {self.crc} of the batch at byte {self.position} does not match its {self.size} bytes"
             )
 
     def __iter__(self) -> Iterator[Record]:
@@ -185,7 +185,7 @@ class Batch:
         _INT32.pack_into(self.data, self.start + batch.PARTITION_LEADER_EPOCH_POSITION, epoch)
 
     def set_max_timestamp(self, timestamp_type: int, timestamp: int) -> None:
-        """Store type and time with a new checksum, unless they are stored already; bits that mean nothing then become 0."""
+        """Store the timestamp and its type with a new checksum, unless already stored; unused attribute bits then become 0."""
         if timestamp == self.max_timestamp and timestamp_type == self.timestamp_type:
             return
         known_codec(self.attributes)
@@ -202,7 +202,7 @@ class Batch:
 
 
 class CutBatch(Batch):
-    """A batch at the end of a file that has no room for its header: only damage makes one. More than its front cannot be read."""
+    """A batch at the end of a file, shorter than its header, of which only the first fields can be read: the result of damage."""
 
     __slots__ = ()
 
@@ -221,9 +221,9 @@ class CutBatch(Batch):
 
 
 class Message:
-    """A v0 or v1 message, alone or as the wrapper of a compressed set; what its format does not have reads as -1 or none.
+    """A v0 or v1 message, plain or the wrapper of a compressed set; fields that its format lacks read as -1 or None.
 
-    A message inside a wrapper knows it: type of timestamp and append time are the wrapper's, and its `offset` is absolute.
+    A message inside a wrapper refers to it: timestamp type and append time are the wrapper's, and its `offset` is absolute.
     """
 
     __slots__ = ("attributes", "crc", "data", "magic", "offset", "position", "size", "start", "stored_timestamp", "wrapper")
@@ -265,7 +265,7 @@ class Message:
 
     @property
     def base_offset(self) -> int:
-        """The first offset; that of a wrapper has to be looked for inside."""
+        """The first offset; for a wrapper, that of its first inner message."""
         return self.inner_messages()[0].offset if self.is_compressed else self.offset
 
     @property
@@ -278,8 +278,8 @@ class Message:
 
     @property
     def max_timestamp(self) -> int:
-        if self.magic < 0:  # only damage makes one; its header then has no length, and so no timestamp, that Kafka could read
-            raise InvalidArgument(f"the message at byte {self.position} has magic {self.magic}; known are 0, 1 and 2")
+        if self.magic < 0:  # the result of damage; Kafka knows no header length, and so no timestamp, for it
+            raise InvalidArgument(f"the message at byte {self.position} has magic {self.magic}; only 0, 1 and 2 are known")
         return self.timestamp
 
     @property
@@ -297,7 +297,7 @@ class Message:
 
     @property
     def codec(self) -> int:
-        """The codec's number; InvalidArgument for one that does not exist in any format."""
+        """The codec's number; InvalidArgument for one unknown to every format."""
         return known_codec(self.attributes)
 
     @property
@@ -311,12 +311,12 @@ class Message:
 
     @property
     def is_valid(self) -> bool:
-        """Whether the checksum fits; for a wrapper, that of the wrapper."""
+        """Whether the checksum matches; for a wrapper, the wrapper's own."""
         return self._computed_crc() == self.crc
 
     def ensure_valid(self) -> None:
         if not self.is_valid:
-            raise CorruptRecord(f"the checksum {self.crc} of the message at byte {self.position} does not fit its bytes")
+            raise CorruptRecord(f"the checksum {self.crc} of the message at byte {self.position} does not match its bytes")
 
     @property
     def has_key(self) -> bool:
@@ -340,11 +340,11 @@ class Message:
             yield each.record
 
     def iter_keys(self) -> Iterator[tuple[bytes | None, int]]:
-        """Key and offset of each record. The value is not looked at, so nothing is amiss if its length is."""
+        """Key and offset of each record. The value is not read, so a wrong length of it goes unnoticed."""
         return ((each.key, each.offset) for each in self.messages())
 
     def messages(self) -> Iterator[Message]:
-        """The messages that are records: those inside a wrapper, or this one alone."""
+        """The messages that are records: those inside a wrapper, or this one itself."""
         if not self.is_compressed:
             yield self
             return
@@ -354,15 +354,17 @@ class Message:
             yield each
 
     def inner_messages(self) -> list[Message]:
-        """The messages in a wrapper, with absolute offsets. What is cut short at their end does not count."""
+        """The messages in a wrapper, with absolute offsets. An incomplete one at the end is ignored."""
         if self.magic not in (0, 1) or self.codec > message.MAX_CODEC:
-            raise InvalidRecord(f"the wrapper at byte {self.position} is one of magic {self.magic} and codec {self.codec}")
+            raise InvalidRecord(
+                f"the wrapper at byte {self.position} has magic {self.magic} and codec {self.codec}, which do not go together"
+            )
         value = self.value
         if value is None:
             raise InvalidRecord(f"the wrapper at byte {self.position} has no value")
         inner = list(self._read_inner(decompressed(self.codec, memoryview(value), self.magic)))
         if not inner:
-            raise InvalidRecord(f"the wrapper at byte {self.position} has no messages in it")
+            raise InvalidRecord(f"the wrapper at byte {self.position} contains no messages")
         # Some versions of librdkafka produced wrappers with offset 0.
         if self.magic and self.offset:
             if self.offset < inner[-1].offset:
@@ -392,10 +394,10 @@ class Message:
         _INT64.pack_into(self.data, self.start, offset)
 
     def set_partition_leader_epoch(self, epoch: int) -> None:
-        raise InvalidState(f"a v{self.magic} message has no place for leader epoch {epoch}")
+        raise InvalidState(f"a v{self.magic} message cannot store leader epoch {epoch}")
 
     def set_max_timestamp(self, timestamp_type: int, timestamp: int) -> None:
-        """Store type and time with a new checksum, unless they are stored already; bits that mean nothing then become 0."""
+        """Store the timestamp and its type with a new checksum, unless already stored; unused attribute bits then become 0."""
         if self.magic == 0:
             raise InvalidState("a v0 message has no timestamp")
         if timestamp == self.timestamp and timestamp_type == self.timestamp_type:
@@ -423,7 +425,9 @@ class Message:
             return None
         first = position + 4
         if length > self.size - first:
-            raise InvalidArgument(f"the message at byte {self.position} claims {length} bytes; {self.size - first} are left")
+            raise InvalidArgument(
+                f"the message at byte {self.position} declares {length} bytes where {self.size - first} are left"
+            )
         return bytes(memoryview(self.data)[self.start + first : self.start + first + length])
 
     def _computed_crc(self) -> int:
@@ -434,7 +438,7 @@ Entry = Batch | Message
 
 
 def known_codec(attributes: int) -> int:
-    """The codec that attributes name; InvalidArgument if there is none of that number."""
+    """The codec number in `attributes`; InvalidArgument for an unknown one."""
     codec = attributes & batch.CODEC_MASK
     if codec > _MAX_CODEC:
         raise InvalidArgument(f"there is no codec {codec}")
@@ -442,7 +446,7 @@ def known_codec(attributes: int) -> int:
 
 
 def iter_entries(data: Buffer, *, position: int = 0) -> Iterator[Entry]:
-    """The whole entries of `data`, a set in memory; `position` is where it begins in what it was read from."""
+    """The whole entries of `data`, a set in memory; `position` is where it begins in its file."""
     start = 0
     stop = len(data)
     while (size := entry_size(data, start, stop)) is not None:
@@ -451,44 +455,46 @@ def iter_entries(data: Buffer, *, position: int = 0) -> Iterator[Entry]:
 
 
 def entry_size(data: Buffer, start: int, stop: int) -> int | None:
-    """The size of the entry at `start`, or None if it is not whole in data[start:stop]; CorruptRecord if it cannot be one."""
+    """The size of the entry at `start`, None if it does not end before `stop`; CorruptRecord if it cannot be an entry."""
     left = stop - start
     if left < batch.LOG_OVERHEAD:
         return None
     length: int = _INT32.unpack_from(data, start + batch.BATCH_LENGTH_POSITION)[0]
     if length < message.MIN_MESSAGE_SIZE:
-        raise CorruptRecord(f"an entry of {length} bytes at byte {start} is smaller than any ({message.MIN_MESSAGE_SIZE})")
+        raise CorruptRecord(f"an entry of {length} bytes at byte {start} is below the minimum of {message.MIN_MESSAGE_SIZE}")
     if left < FRONT_SIZE:
         return None
     if data[start + batch.MAGIC_POSITION] > batch.MAX_MAGIC:
-        raise CorruptRecord(f"the entry at byte {start} has magic {data[start + batch.MAGIC_POSITION]}; known are 0, 1 and 2")
+        raise CorruptRecord(
+            f"the entry at byte {start} has magic {data[start + batch.MAGIC_POSITION]}; only 0, 1 and 2 are known"
+        )
     size = batch.LOG_OVERHEAD + length
     return size if size <= left else None
 
 
 def file_entry_size(data: Buffer, start: int, left_in_file: int) -> int | None:
-    """Like `entry_size` by the rules for files: any magic goes, and 17 bytes or less at the end are no entry, whatever they say.
+    """Like `entry_size` by the rules for files: any magic is accepted, and 17 bytes or fewer at the end never are an entry.
 
-    `left_in_file` counts from `start`. At least FRONT_SIZE bytes have to be in `data` if there are more in the file.
+    `left_in_file` counts from `start`. `data` must hold at least FRONT_SIZE bytes if the file has more.
     """
     if left_in_file <= FRONT_SIZE:
         return None
     _, length, _ = _FRONT.unpack_from(data, start)
     if length < message.MIN_MESSAGE_SIZE:
-        raise CorruptRecord(f"an entry of {length} bytes is smaller than any ({message.MIN_MESSAGE_SIZE})")
+        raise CorruptRecord(f"an entry of {length} bytes is below the minimum of {message.MIN_MESSAGE_SIZE}")
     size: int = batch.LOG_OVERHEAD + length
     return size if size <= left_in_file else None
 
 
 def entry_at(data: Buffer, start: int, position: int) -> Entry:
-    """The entry at `start` of `data`; a magic above 127 is negative, so below 2, as Kafka reads it."""
+    """The entry at `start` of `data`. As in Kafka a magic above 127 is negative, so below 2."""
     if 2 <= data[start + batch.MAGIC_POSITION] < 0x80:
         return Batch(data, start, position)
     return Message(data, start, position)
 
 
 def file_entry_at(data: Buffer, start: int, position: int) -> Entry:
-    """Like `entry_at` for what is read from a file, where `data` ends before a header only if the file does."""
+    """Like `entry_at` for data of a file, which ends inside a header only if the file does."""
     entry = entry_at(data, start, position)
     is_cut = isinstance(entry, Batch) and len(data) - start < batch.HEADER_SIZE
     return CutBatch(data, start, position) if is_cut else entry

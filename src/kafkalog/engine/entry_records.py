@@ -47,7 +47,7 @@ class Record(NamedTuple):
 
 
 class Glance(NamedTuple):
-    """What is known of a record whose key, value and headers were stepped over."""
+    """A record whose key, value and headers were skipped."""
 
     offset: int
     timestamp: int
@@ -78,19 +78,19 @@ class _Overlong(Exception):
 
 
 class Content(NamedTuple):
-    """Decompressed bytes, and what to raise where a reader goes on behind them, if they are not all."""
+    """Decompressed bytes and, if they are incomplete, what a reader that continues past them has to raise."""
 
     data: bytes
     fault: LogRefusal | None = None
     opens: bool = True
 
     def end(self, refusal: LogRefusal) -> LogRefusal:
-        """What a reader meets who needs more: the fault, or else `refusal`."""
+        """What to raise for a reader that needs more bytes: the fault, or else `refusal`."""
         return self.fault or refusal
 
 
 def decompressed(codec: int, payload: memoryview, magic: int) -> Content:
-    """What `payload` decompresses to, as far as it does."""
+    """Decompress `payload` as far as possible."""
     try:
         return Content(codecs.decompressed(codec, payload, magic=magic, limit=Limits.decompressed_bytes))
     except OutputFull as error:
@@ -103,16 +103,16 @@ def decompressed(codec: int, payload: memoryview, magic: int) -> Content:
 
 
 def iter_batch_records(entry: Batch) -> Iterator[Record]:
-    """The records of a batch. InvalidRecord at one whose bytes do not fit, LogRefusal where they do not decompress.
+    """The records of a batch. InvalidRecord at one that cannot be read, LogRefusal where they do not decompress.
 
-    As Kafka's do: those of a compressed batch come when all of them are read, others one by one.
+    As in Kafka those of a compressed batch are yielded after all have been read, others one by one.
     """
     records = _walk(entry, read_record)
     return iter(list(records)) if entry.is_compressed else records
 
 
 def iter_glances(entry: Batch) -> Iterator[Glance]:
-    """The records of a compressed batch without keys and values; it is taken at its word for the lengths of records."""
+    """The records of a compressed batch without keys and values; the lengths of records are trusted."""
     return _walk(entry, _glance_at_record)
 
 
@@ -122,7 +122,7 @@ def _walk(entry: Batch, read: Callable[[Batch, bytes, int], tuple[Found, int]]) 
         return
     content = decompressed(entry.codec, entry.payload, 2) if entry.is_compressed else Content(bytes(entry.payload))
     if count < 0:
-        refusal = InvalidRecord(f"the batch at byte {entry.position} claims to have {count} records")
+        refusal = InvalidRecord(f"the batch at byte {entry.position} declares {count} records")
         raise refusal if content.opens else content.end(refusal)
     try:
         yield from walk_records(entry, content.data, read, content.fault)
@@ -146,7 +146,7 @@ def walk_records(
         try:
             found, position = read(entry, payload, position)
         except _Overlong:
-            raise OverlongLength(f"the length of record {number} of {count} is no number", "varint") from None
+            raise OverlongLength(f"the length of record {number} of {count} is too long", "varint") from None
         except IndexError:
             raise CutRecord(f"record {number} of {count} does not end within the batch") from None
         if number == count - 1:
@@ -181,18 +181,18 @@ def read_record(entry: Batch, payload: bytes, position: int) -> tuple[Record, in
 
 
 def _glance_at_record(entry: Batch, payload: bytes, position: int) -> tuple[Glance, int]:
-    """The same without a look at the length of the record."""
+    """Like `read_record`, but skips keys and values and ignores the record's length."""
     _, position = _read_varint(payload, position)
     offset, timestamp, position = _read_deltas(entry, payload, position + 1)
     key_size, position = _read_varint(payload, position)
     value_size, position = _read_varint(payload, position + max(key_size, 0))
     count, position = _read_varint(payload, position + max(value_size, 0))
     if count < 0:
-        raise RecordFault(f"a record claims to have {count} headers")
+        raise RecordFault(f"a record declares {count} headers")
     for _ in range(count):
         size, position = _read_varint(payload, position)
         if size < 0:
-            raise RecordFault(f"a header claims to have a key of {size} bytes")
+            raise RecordFault(f"a header declares a key of {size} bytes")
         size, position = _read_varint(payload, position + size)
         position += max(size, 0)
     if position > len(payload):
@@ -214,7 +214,7 @@ def _read_deltas(entry: Batch, payload: bytes, position: int) -> tuple[int, int,
 
 def _read_headers(payload: bytes, position: int, count: int) -> tuple[Headers, int]:
     if not 0 <= count <= len(payload) - position:
-        raise RecordFault(f"a record claims to have {count} headers")
+        raise RecordFault(f"a record declares {count} headers")
     headers = []
     for _ in range(count):
         key, position = _read_bytes(payload, position)

@@ -1,4 +1,4 @@
-"""Read entries as they are stored, and find offsets by time."""
+"""Fetch entries as stored, and find offsets by timestamp."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog.errors import OffsetOutOfRange, UsageError
 from kafkalog.format.batch import NO_TIMESTAMP
+from kafkalog.format.quantities import plural, size_text
 
 from .file_records import TimestampAndOffset
 from .offsets import OffsetMetadata
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 Isolation = Literal["uncommitted", "committed", "log_end"]
 
-# Times that Kafka's ListOffsets gives a meaning of its own.
+# Timestamps with a special meaning in Kafka's ListOffsets.
 LATEST: Final = -1
 EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
@@ -27,10 +28,10 @@ EARLIEST_PENDING_UPLOAD: Final = -6
 
 @dataclass(frozen=True, slots=True)
 class FetchResult:
-    """Bytes of one segment, from the entry at `start` on. The last entry may not be whole, nor the first if that is said.
+    """Bytes of one segment from the entry at `start` on. The last entry may be incomplete, and the first if the flag says so.
 
-    `is_readable` says whether anything may be read there at all. `aborted` lists producer id and first offset of transactions to
-    leave out, for readers of committed records.
+    `is_readable` says whether anything may be read there at all. For readers of committed records `aborted` lists producer id and
+    first offset of the transactions to skip.
     """
 
     start: OffsetMetadata
@@ -39,9 +40,16 @@ class FetchResult:
     first_entry_incomplete: bool = False
     aborted: tuple[tuple[int, int], ...] | None = None
 
+    def __repr__(self) -> str:
+        parts = [f"from offset {self.start.offset}", size_text(len(self.data))]
+        parts += [] if self.is_readable else ["not readable"]
+        parts += ["first entry incomplete"] if self.first_entry_incomplete else []
+        parts += [plural(len(self.aborted), "aborted transaction")] if self.aborted else []
+        return f"FetchResult({', '.join(parts)})"
+
 
 def fetch(log: PartitionLog, offset: int, max_bytes: int, isolation: Isolation, *, min_one: bool) -> FetchResult:
-    """Up to `max_bytes` from `offset` on, no further than `isolation` allows; with `min_one` at least one whole entry."""
+    """Up to `max_bytes` from `offset` on, as far as `isolation` allows; with `min_one` at least one whole entry."""
     if offset < log.log_start_offset:
         raise OffsetOutOfRange(f"{log.folder}: offset {offset} is before the log start offset {log.log_start_offset}")
     found = log.local_log.read(offset, max_bytes, _end_of(log, isolation), min_one=min_one, with_aborted=isolation == "committed")
@@ -59,11 +67,11 @@ def _end_of(log: PartitionLog, isolation: Isolation) -> OffsetMetadata:
         return log.watermarks.fetch_high_watermark()
     if isolation == "committed":
         return log.watermarks.fetch_last_stable_offset()
-    raise UsageError(f"isolation {isolation!r}: one of uncommitted, committed, log_end")
+    raise UsageError(f"isolation {isolation!r}: must be one of uncommitted, committed, log_end")
 
 
 def find_offset_by_time(log: PartitionLog, timestamp: int) -> TimestampAndOffset | None:
-    """The first record that is not older than `timestamp`, or what LATEST, EARLIEST and MAX_TIMESTAMP stand for."""
+    """The first record not older than `timestamp`; LATEST, EARLIEST and MAX_TIMESTAMP have their special meanings."""
     with log.guard.doing("searching"):
         if timestamp in (EARLIEST, EARLIEST_LOCAL):
             first = log.leader_epochs.earliest_entry

@@ -1,8 +1,8 @@
-"""The offset index and the time index of a segment, as files that are filled.
+"""The offset index and the time index of a segment, as files that are being written.
 
-An index is made on first use, at its largest size. Entries are written in place one behind the other; cutting an index only
-lowers their count, so old entries may stay behind it until the file is trimmed, when its segment is rolled or closed. An index
-file that is there counts as full of entries: what a crash left is made anew by recovery.
+An index is created on first use, at its maximum size. Entries are written in place one after the other; truncating an index only
+lowers their count, so old entries may remain after the last one until the file is trimmed, when its segment is rolled or closed.
+An index file that already exists counts as full of entries: recovery rebuilds what a crash left.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WARM_BYTES: Final = 8192  # searched first: lookups are mostly near the end
 
 
 class SegmentIndex(ABC):
-    """What both kinds of index have in common: a file of `entry_count` entries, with room for `max_entries`."""
+    """What both kinds of index share: a file of `entry_count` entries with room for `max_entries`."""
 
     LAYOUT: ClassVar[struct.Struct]
     DTYPE: ClassVar[np.dtype[np.void]]
@@ -48,14 +48,14 @@ class SegmentIndex(ABC):
         self._is_dirty = is_new
         if self._file is not None:
             if max_size < self.entry_size:
-                raise InvalidArgument(f"{path}: an index of {max_size} bytes has no room for an entry")
+                raise InvalidArgument(f"{path}: an index of {max_size} bytes is too small for an entry")
             self._file.truncate(max_size // self.entry_size * self.entry_size)
         self.size = fs.size(path)
         self.entry_count = 0 if is_new else self.size // self.entry_size
 
     @contextmanager
     def _opened(self) -> Iterator[OpenFile]:
-        """The file, which stays open afterwards only if entries are being added: a log has many more indexes than that one."""
+        """The file, which stays open afterwards only while entries are being added: a log has many indexes."""
         was_open = self._file is not None
         if self._file is None:
             self._file = self.fs.open(self.path)
@@ -71,7 +71,7 @@ class SegmentIndex(ABC):
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes the entries take."""
+        """The size of the entries in bytes."""
         return self.entry_count * self.entry_size
 
     @property
@@ -79,12 +79,12 @@ class SegmentIndex(ABC):
         return self.entry_count >= self.capacity
 
     def has_room_for(self, count: int) -> bool:
-        """Whether `count` more entries can be added, none of them to a full index."""
+        """Whether `count` more entries can be added."""
         return not count or self.entry_count + count <= self.capacity
 
     @property
     def capacity(self) -> int:
-        """How many entries an index has when it is full."""
+        """The number of entries at which an index is full."""
         return self.max_entries
 
     def can_append_offset(self, offset: int) -> bool:
@@ -96,7 +96,7 @@ class SegmentIndex(ABC):
         return offset - self.base_offset
 
     def resize(self, size: int) -> bool:
-        """Give the file another size, in whole entries; whether it changed."""
+        """Resize the file to whole entries; whether its size changed."""
         size = size // self.entry_size * self.entry_size
         if size == self.size:
             return False
@@ -105,11 +105,11 @@ class SegmentIndex(ABC):
         self._is_dirty = True
         self.size = size
         if self.size_bytes > size:
-            raise InvalidArgument(f"{self.path}: {self.entry_count} entries do not fit into {size} bytes")
+            raise InvalidArgument(f"{self.path}: {self.entry_count} entries do not fit in {size} bytes")
         return True
 
     def reset(self) -> None:
-        """Begin anew with all the room there may be."""
+        """Drop all entries, and resize the file to its maximum."""
         self._truncate_to_count(0)
         self.resize(self.max_size)
 
@@ -124,14 +124,14 @@ class SegmentIndex(ABC):
         self._is_dirty = False
 
     def release(self) -> None:
-        """Let the file go until it is needed again."""
+        """Close the file until it is needed again."""
         self.is_active = False
         if self._file is not None:
             self._file.close()
             self._file = None
 
     def close(self) -> None:
-        """Give the file its final size, durably."""
+        """Trim the file to its entries, durably."""
         self.trim_to_valid_size()
         self.flush()
         self.release()
@@ -149,11 +149,11 @@ class SegmentIndex(ABC):
 
     @abstractmethod
     def truncate_to(self, offset: int) -> None:
-        """Forget the entries at `offset` and behind it."""
+        """Drop the entries from `offset` on."""
 
     @abstractmethod
     def _read_last(self) -> None:
-        """Take note of what is now the last entry."""
+        """Remember what is now the last entry."""
 
     def _fields(self, number: int) -> tuple[int, int]:
         with self._opened() as file:
@@ -162,18 +162,18 @@ class SegmentIndex(ABC):
 
     def _write(self, first: int, second: int) -> None:
         if self.entry_count >= self.max_entries:
-            raise IndexOverflow(f"{self.path}: there is no room for entry {self.entry_count}")
+            raise IndexOverflow(f"{self.path}: no room for entry {self.entry_count}")
         self._put(self.LAYOUT.pack(first, second))
         self.entry_count += 1
 
     def _put(self, data: bytes) -> None:
-        """Write behind the entries; more will follow."""
+        """Write after the last entry; more will follow."""
         self.is_active = self._is_dirty = True
         with self._opened() as file:
             file.write(self.size_bytes, data)
 
     def extend(self, firsts: Column, seconds: Column) -> None:
-        """Add many entries, of which the caller knows that they belong here and that there is room."""
+        """Add many entries. The caller has checked that they belong here and that there is room."""
         if len(firsts):
             stored = np.empty(len(firsts), self.DTYPE)
             stored["first"], stored["second"] = firsts, seconds
@@ -186,7 +186,7 @@ class SegmentIndex(ABC):
         self._read_last()
 
     def _truncate_at(self, target: int, relative_offset_of: Callable[[int], int]) -> None:
-        """Keep what is before the relative offset `target`."""
+        """Keep the entries before the relative offset `target`."""
         number = self._last_not_above(target, relative_offset_of)
         self._truncate_to_count(number if number >= 0 and relative_offset_of(number) == target else number + 1)
 
@@ -196,7 +196,7 @@ class SegmentIndex(ABC):
             return self._search(target, value_of)[0]
 
     def _first_not_below(self, target: int, value_of: Callable[[int], int]) -> int | None:
-        """The number of the first entry whose value is not below `target`, or the one after it: Kafka's search has this slack."""
+        """The number of the first entry whose value is not below `target`, or the one after it: Kafka's search is that loose."""
         with self._opened():
             number, is_exact = self._search(target, value_of)
         if not is_exact:
@@ -204,9 +204,9 @@ class SegmentIndex(ABC):
         return number if number < self.entry_count else None
 
     def _search(self, target: int, value_of: Callable[[int], int]) -> tuple[int, bool]:
-        """The last entry not above `target`, or -1, and whether the search met `target` on its way.
+        """The last entry not above `target`, or -1, and whether the search hit `target` itself.
 
-        Entries are in order unless the file is damaged; then what is found depends on the steps taken, so they are Kafka's.
+        Entries are in order unless the file is damaged; then the result depends on the steps taken, so they are Kafka's.
         """
         if not self.entry_count:
             return -1, False
@@ -227,7 +227,7 @@ class SegmentIndex(ABC):
 
 
 class OffsetIndex(SegmentIndex):
-    """Offsets, and where the entries that end with them begin."""
+    """Last offsets of entries, and the positions where these entries begin."""
 
     LAYOUT = struct.Struct(">ii")
     DTYPE = np.dtype([("first", ">i4"), ("second", ">i4")])
@@ -243,7 +243,7 @@ class OffsetIndex(SegmentIndex):
         if self.entry_count and self.last_offset < self.base_offset:
             raise CorruptIndex(f"{self.path}: its last offset {self.last_offset} is below {self.base_offset}")
         if self.size % self.entry_size:
-            raise CorruptIndex(f"{self.path}: {self.size} bytes are no whole entries")
+            raise CorruptIndex(f"{self.path}: {self.size} bytes are not a whole number of entries")
 
     def entry(self, number: int) -> OffsetPosition:
         if number >= self.entry_count:
@@ -252,12 +252,12 @@ class OffsetIndex(SegmentIndex):
         return OffsetPosition(self.base_offset + relative_offset, position)
 
     def lookup(self, offset: int) -> OffsetPosition:
-        """The last entry not behind `offset`, or the beginning of the segment."""
+        """The last entry not above `offset`, or the beginning of the segment."""
         number = self._last_not_above(offset - self.base_offset, self._relative_offset)
         return self.entry(number) if number >= 0 else OffsetPosition(self.base_offset, 0)
 
     def fetch_upper_bound(self, position: int, size: int) -> OffsetPosition | None:
-        """The first entry at or behind the end of `size` bytes from `position` on."""
+        """The first entry at or after the end of `size` bytes from `position` on."""
         number = self._first_not_below(position + size, self._position)
         return None if number is None else self.entry(number)
 
@@ -280,7 +280,7 @@ class OffsetIndex(SegmentIndex):
 
 
 class TimeIndex(SegmentIndex):
-    """The greatest timestamp up to an offset. The last slot is kept for the entry that is written when the segment is closed."""
+    """The greatest timestamp up to an offset. The last slot is reserved for the entry that closing the segment writes."""
 
     LAYOUT = struct.Struct(">qi")
     DTYPE = np.dtype([("first", ">i8"), ("second", ">i4")])
@@ -303,7 +303,7 @@ class TimeIndex(SegmentIndex):
         if self.entry_count and self.last_entry.offset < self.base_offset:
             raise CorruptIndex(f"{self.path}: its last offset {self.last_entry.offset} is below {self.base_offset}")
         if self.size % self.entry_size:
-            raise CorruptIndex(f"{self.path}: {self.size} bytes are no whole entries")
+            raise CorruptIndex(f"{self.path}: {self.size} bytes are not a whole number of entries")
 
     def entry(self, number: int) -> TimestampOffset:
         if number >= self.entry_count:
@@ -317,7 +317,7 @@ class TimeIndex(SegmentIndex):
         return self.entry(number) if number >= 0 else TimestampOffset(NO_TIMESTAMP, self.base_offset)
 
     def maybe_append(self, timestamp: int, offset: int, *, skip_full_check: bool = False) -> None:
-        """Add an entry unless its timestamp is that of the last one."""
+        """Add an entry if its timestamp is above that of the last one."""
         if not skip_full_check and self.is_full:
             raise InvalidArgument(f"{self.path}: the time index is full ({self.entry_count} entries)")
         if self.entry_count and offset < self.last_entry.offset:
@@ -326,7 +326,7 @@ class TimeIndex(SegmentIndex):
             raise InvalidState(f"{self.path}: timestamp {timestamp} cannot follow {self.last_entry.timestamp}")
         if timestamp > self.last_entry.timestamp:
             if not self.can_append_offset(offset) and self.entry_count < self.max_entries:
-                # Kafka has the timestamp in its file before it looks at the offset; the bytes stay, behind the entries.
+                # Kafka writes the timestamp before it checks the offset; these bytes remain after the last entry.
                 self._put(_TIMESTAMP.pack(timestamp))
             self._write(timestamp, self.relative_offset(offset))
             self.last_entry = TimestampOffset(timestamp, offset)
@@ -351,7 +351,7 @@ Index = TypeVar("Index", bound=SegmentIndex)
 
 
 class LazyIndex(Generic[Index]):
-    """An index whose file is opened, or made, when it is first asked for."""
+    """An index whose file is opened or created on first use."""
 
     def __init__(self, kind: type[Index], fs: Fs, path: str, base_offset: int, max_size: int) -> None:
         self._kind = kind

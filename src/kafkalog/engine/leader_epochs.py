@@ -1,6 +1,6 @@
-"""Which leader epoch each part of the log was written in: the first offset of every epoch, and the checkpoint that holds them.
+"""The leader epochs of a log: the first offset of each, and the checkpoint that stores them.
 
-A new epoch is durable before it is used. What truncation removes is written later: loading the log removes it once more.
+A new epoch is durable before it is used. Truncation updates the file later: loading the log would truncate it again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kafkalog.errors import InvalidArgument, LogStorageFailure, UnsupportedForma
 from kafkalog.format.checkpoint import EpochStart, decode_leader_epoch_checkpoint, encode_leader_epoch_checkpoint
 from kafkalog.log.epochs import assign_epoch
 
-from .checkpoint_file import CheckpointFile, unreadable
+from .checkpoints import CheckpointFile, unreadable
 from .schedule import Schedule
 
 UNDEFINED_EPOCH: Final = -1
@@ -60,7 +60,7 @@ class LeaderEpochs:
         return bool(self._entries)
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Let `epoch` begin at `start_offset`, unless it is the latest and began before."""
+        """Start `epoch` at `start_offset`, unless it is the latest one and has begun before."""
         latest = self._entries[-1] if self._entries else None
         if latest is not None and epoch == latest.epoch and start_offset >= latest.start_offset >= 0:
             return
@@ -68,7 +68,7 @@ class LeaderEpochs:
             self._write()
 
     def assign_all(self, entries: Iterable[EpochStart]) -> None:
-        """Assign every entry, and write once."""
+        """Assign every entry, and write the file once."""
         entries = list(entries)
         for entry in entries:
             self._assign(entry)
@@ -77,7 +77,7 @@ class LeaderEpochs:
 
     def _assign(self, entry: EpochStart) -> bool:
         if entry.epoch < 0 or entry.start_offset < 0:
-            raise InvalidArgument(f"no leader epoch begins at {entry.start_offset} with number {entry.epoch}")
+            raise InvalidArgument(f"leader epoch {entry.epoch} cannot begin at offset {entry.start_offset}")
         return assign_epoch(self._entries, entry)
 
     def previous_epoch(self, epoch: int) -> int | None:
@@ -91,9 +91,9 @@ class LeaderEpochs:
         return self._entries[row].epoch if row < len(self._entries) else None
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """The largest epoch up to `epoch` and where it ends; UNDEFINED_EPOCH and UNDEFINED_OFFSET if nobody can know.
+        """The largest epoch up to `epoch` and where it ends; UNDEFINED_EPOCH and UNDEFINED_OFFSET if unknown.
 
-        Of an epoch before all that are known the answer is where the first known one begins: what came before is gone.
+        An epoch before all known ones ends where the first known one begins: what came before is gone.
         """
         if epoch != UNDEFINED_EPOCH and epoch == self.latest_epoch:
             return epoch, log_end_offset
@@ -108,7 +108,7 @@ class LeaderEpochs:
         return self._entries[row - 1].epoch if row else None
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Forget the epochs that begin at `end_offset` or later; the file follows in the background."""
+        """Drop the epochs that begin at `end_offset` or later; the file is written in the background."""
         if end_offset >= 0:
             kept = bisect_left(self._entries, end_offset, key=_start_offset)
             if kept < len(self._entries):
@@ -116,25 +116,25 @@ class LeaderEpochs:
                 self._write_later()
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Let the epoch of `start_offset` begin there, and forget those before; the file follows in the background."""
+        """Start the epoch of `start_offset` there, and drop those before; the file is written in the background."""
         count = bisect_right(self._entries, start_offset, key=_start_offset)
         if count:
             self._entries[:count] = [EpochStart(self._entries[count - 1].epoch, start_offset)]
             self._write_later()
 
     def with_checkpoint(self, checkpoint: CheckpointFile) -> LeaderEpochs:
-        """The same epochs, whose changes go to another file."""
+        """A copy that stores its changes in another file."""
         copy = object.__new__(LeaderEpochs)
         copy._checkpoint, copy._schedule, copy._partition = checkpoint, self._schedule, self._partition
         copy._entries = list(self._entries)
         return copy
 
     def clear(self) -> None:
-        """Forget all epochs, but leave the file."""
+        """Drop all epochs, but leave the file."""
         self._entries.clear()
 
     def clear_and_flush(self) -> None:
-        """Forget all epochs, in the file too."""
+        """Drop all epochs, in the file too."""
         self._entries.clear()
         self._write()
 

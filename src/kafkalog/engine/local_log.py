@@ -1,4 +1,4 @@
-"""The segments of an open log as one sequence of entries: read, appended to, rolled, truncated. It knows nothing of producers."""
+"""The segments of an open log as one sequence of entries: read, appended to, rolled, truncated. Independent of producers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SEGMENT_FILES: Final = ("log", "index", "timeindex", "txnindex")
 
 @dataclass
 class Fetched:
-    """What a read found; `aborted` are the transactions to leave out, where that was asked for."""
+    """The result of a read; `aborted` lists the transactions to skip, if requested."""
 
     slice: Slice
     aborted: list[AbortedTransaction] | None = None
@@ -85,23 +85,23 @@ class LocalLog:
     def append(
         self, last_offset: int, data: Buffer, entries: Sequence[Entry] | None = None, table: EntryTable | None = None
     ) -> None:
-        """Append a set; `entries` are those in it, or `table` their headers, if somebody has them already."""
+        """Append a set; `entries` or `table` are its entries or their headers, if the caller has them already."""
         self.segments.active.append(last_offset, data, entries, table)
         self.update_log_end_offset(last_offset + 1)
 
     def roll(self, expected_next_offset: int = 0) -> LogSegment:
-        """A new active segment; it begins at the log end offset, or behind it where that is expected."""
+        """A new active segment; it begins at the log end offset, or at `expected_next_offset` if that is higher."""
         with self.files.guard.doing("rolling the log"):
             self.check_open()
             base_offset = max(expected_next_offset, self.log_end_offset)
             active = self.segments.active
             if base_offset in self.segments:
                 if active.base_offset != base_offset or active.size:
-                    raise LogRefusal(f"{self.files.folder}: cannot roll to offset {base_offset}: there is such a segment")
-                active.make_indexes()
+                    raise LogRefusal(f"{self.files.folder}: cannot roll to offset {base_offset}: a segment begins there")
+                active.make_index_files()
                 new = self._replace_segment(base_offset, active)
             elif base_offset < active.base_offset:
-                reason = f"the active segment begins behind it, at {active.base_offset}"
+                reason = f"the active segment begins after it, at {active.base_offset}"
                 raise LogRefusal(f"{self.files.folder}: cannot roll to offset {base_offset}: {reason}")
             else:
                 self._remove_strays(base_offset)
@@ -112,14 +112,14 @@ class LocalLog:
             return new
 
     def _remove_strays(self, base_offset: int) -> None:
-        """Files that a new segment would take for its own."""
+        """Remove leftover files that a new segment would take for its own."""
         for kind in SEGMENT_FILES:
             path = os.path.join(self.files.folder, segment_file_name(base_offset, kind))
             if self.files.fs.kind(path) != "missing":
                 self.files.fs.remove(path)
 
     def _replace_segment(self, base_offset: int, old: LogSegment) -> LogSegment:
-        """An empty segment in the place of the active one, which is deleted later."""
+        """Replace the active segment by an empty one; its files are deleted later."""
         if base_offset == old.base_offset:
             old.change_suffixes("", DELETED)
         new = self.files.open_segment(base_offset)
@@ -138,7 +138,9 @@ class LocalLog:
         with self.files.guard.doing("reading"):
             segment = self.segments.floor(offset)
             if offset > self.log_end_offset or segment is None:
-                raise OffsetOutOfRange(f"{self.files.folder}: there is no offset {offset}: the log ends at {self.log_end_offset}")
+                raise OffsetOutOfRange(
+                    f"{self.files.folder}: offset {offset} does not exist: the log ends at {self.log_end_offset}"
+                )
             if offset >= max_offset.offset:
                 start = max_offset if offset == max_offset.offset else self.convert_to_offset_metadata(offset)
                 return Fetched(Slice(start), [] if with_aborted else None)
@@ -179,17 +181,17 @@ class LocalLog:
     # truncation
 
     def truncate_to(self, offset: int) -> list[LogSegment]:
-        """Cut off what is at `offset` and behind it; the segments that went as a whole."""
+        """Cut off everything from `offset` on; returns the segments that were removed whole."""
         deleted = [segment for segment in self.segments.values if segment.base_offset > offset]
         self.files.remove(deleted)
         if deleted:
-            self.files.sync_names()  # or they could come back behind what is appended now
+            self.files.sync_names()  # or they could reappear after what is appended now
         self.segments.active.truncate_to(offset)
         self.update_log_end_offset(offset)
         return deleted
 
     def truncate_fully(self, offset: int) -> None:
-        """Delete everything and begin anew at `offset`."""
+        """Delete everything and start again at `offset`."""
         with self.files.guard.doing("truncating the log"):
             self.check_open()
             *others, active = self.segments.values

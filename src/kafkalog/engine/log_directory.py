@@ -1,7 +1,7 @@
-"""A log directory in our hands: its logs are opened as a broker opens them at start, and left as it leaves them at a clean stop.
+"""A log directory that we write to: its logs are opened as a broker opens them at start, and left as after a clean shutdown.
 
-No broker may run there meanwhile. The mark of a clean shutdown goes before anything is changed, so that whatever interrupts us,
-the next start of a broker looks at every log again; it comes back when all logs are closed and durable.
+No broker may run there meanwhile. The clean shutdown file is removed before anything is changed, so that after any interruption
+the next broker start recovers every log; it is written again when all logs are closed and durable.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Any, Self
 
 from kafkalog.errors import InvalidNumber, LogStorageFailure, StorageError, UsageError
 from kafkalog.format.names import LOG_START_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, parse_folder_name, partition_folder_name
+from kafkalog.format.quantities import plural
+from kafkalog.log.partition import shown
 from kafkalog.storage.failures import writing
 from kafkalog.storage.fs import Fs, LocalFs
 
@@ -25,7 +27,7 @@ Offsets = dict[tuple[str, int], int]
 
 
 class LogDirectory:
-    """The log directory at `path`, from `with` on."""
+    """The log directory at `path`; use it in a `with` statement."""
 
     def __init__(self, path: str, *, fs: Fs | None = None, clock: Clock | None = None) -> None:
         self.path = path.rstrip("/") or "/"
@@ -36,6 +38,9 @@ class LogDirectory:
         self._was_clean = False
         self._broker_epoch = -1
         self._held = ExitStack()
+
+    def __repr__(self) -> str:
+        return f"LogDirectory({shown(self.path)}, {plural(len(self.logs), 'open log')})"
 
     def __enter__(self) -> Self:
         if self.fs.kind(self.path) != "folder":
@@ -55,13 +60,13 @@ class LogDirectory:
                     log.close_handlers()
 
     def open_log(self, topic: str, partition: int, config: LogConfig | None = None, **options: Any) -> PartitionLog:
-        """The log of a partition, loaded as its checkpoints say; a new one if there is none. Its records count as replicated.
+        """The log of a partition, loaded by its checkpoints, or a new one. All its records count as replicated.
 
-        `options` are those of `PartitionLog.open`.
+        `options` are passed to `PartitionLog.open`.
         """
         name = (topic, partition)
         if name in self.logs:
-            raise UsageError(f"{self.path}: {topic}-{partition} was opened already")
+            raise UsageError(f"{self.path}: {topic}-{partition} is open already")
         with writing(self.path):
             self._flag.delete()
         log = PartitionLog.open(
@@ -81,7 +86,7 @@ class LogDirectory:
         return log
 
     def checkpoint(self) -> None:
-        """Write down how far the logs are durable, and where they begin, as a broker does every minute."""
+        """Write the recovery points and log start offsets, as a broker does every minute."""
         starts = {name: log.log_start_offset for name, log in self.logs.items() if _starts_inside(log)}
         with writing(self.path, "cannot write the checkpoints"):
             self._write(RECOVERY_POINT_CHECKPOINT, {name: log.recovery_point for name, log in self.logs.items()})
@@ -98,12 +103,12 @@ class LogDirectory:
             self._flag.write(self._broker_epoch)
 
     def _others(self) -> set[tuple[str, int]]:
-        """The partitions here that were not opened: what is known of them is not for us to say."""
+        """The partitions here that were not opened, whose state we do not know."""
         names = [parse_folder_name(name) for name in self.fs.list(self.path)]
         return {(name.topic, name.partition) for name in names if name is not None} - set(self.logs)
 
     def _read(self, checkpoint: str) -> Offsets:
-        """What a checkpoint says; of one that is damaged, nothing, so that everything is recovered."""
+        """The offsets in a checkpoint; none if it is damaged, so that everything is recovered."""
         if self.fs.kind(os.path.join(self.path, checkpoint)) == "missing":
             return {}
         try:
@@ -120,6 +125,6 @@ class LogDirectory:
 
 
 def _starts_inside(log: PartitionLog) -> bool:
-    """Whether the log starts behind its first segment's begin, which no file name says."""
+    """Whether the log starts inside its first segment, where no file name shows it."""
     first = log.segments.first
     return first is not None and log.log_start_offset > first.base_offset

@@ -19,8 +19,7 @@ from kafkalog.storage.fs import Buffer, Fs
 
 from .config import LogConfig
 from .entries import Entry, iter_entries
-from .file_records import EntryPlace, FileRecords, TimestampAndOffset
-from .header_tables import scan_entries
+from .file_records import EntryPlace, FileRecords, TimestampAndOffset, scan_entries
 from .indexes import LazyIndex, OffsetIndex, TimeIndex
 from .offsets import OffsetMetadata, TimestampOffset
 from .producer_state import CompletedTransaction
@@ -29,12 +28,12 @@ from .transaction_index import AbortedTransaction, TransactionIndex
 
 MAX_TIMESTAMP: Final = MAX_INT64
 COPY_BYTES: Final = 1 << 20
-BULK_BYTES: Final = 1 << 16  # from here on one kernel call for many entries pays, even if they are large
+BULK_BYTES: Final = 1 << 16  # from here on one kernel call for many entries pays off, even for large ones
 
 
 @dataclass
 class Slice:
-    """Bytes of a segment, from an entry on; without `records` nothing may be read there."""
+    """Bytes of a segment that begin with an entry; without `records` nothing may be read there."""
 
     start: OffsetMetadata
     records: FileRecords | None = None
@@ -44,7 +43,7 @@ class Slice:
 
 
 class LogSegment:
-    """The entries from `base_offset` up to the next segment, and what is known of them."""
+    """The entries from `base_offset` up to the next segment, with their indexes."""
 
     def __init__(
         self,
@@ -65,7 +64,7 @@ class LogSegment:
         self._time_index = time_index
         self._clock = clock
         self._created_ms = clock.now_ms()
-        self._first_timestamp: int | None = None  # of the first entry, once it was looked up
+        self._first_timestamp: int | None = None  # of the first entry, once read
         self._max_timestamp: TimestampOffset | None = None  # None: the last entry of the time index has it
         self._bytes_since_index_entry = 0
 
@@ -133,13 +132,13 @@ class LogSegment:
 
     @property
     def largest_timestamp(self) -> int:
-        """The greatest timestamp, or, if no entry has any, when the file was written."""
+        """The greatest timestamp, or the time of the file's last change if no entry has one."""
         timestamp = self.max_timestamp
         return timestamp if timestamp >= 0 else self.modified_ms
 
     @property
     def first_batch_timestamp(self) -> int:
-        """The greatest timestamp of the first entry, or the end of time if it has none."""
+        """The greatest timestamp of the first entry, or MAX_TIMESTAMP if it has none."""
         timestamp = self._read_first_timestamp()
         return timestamp if timestamp is not None and timestamp >= 0 else MAX_TIMESTAMP
 
@@ -154,18 +153,18 @@ class LogSegment:
         return max_timestamp - first if first is not None and first >= 0 else self._clock.now_ms() - self._created_ms
 
     def note_timestamp(self, entry: Entry) -> None:
-        """Let the greatest timestamp be that of `entry`, if it is."""
+        """Update the greatest timestamp if that of `entry` is greater."""
         if entry.max_timestamp > self.max_timestamp:
             self._max_timestamp = TimestampOffset(entry.max_timestamp, entry.last_offset)
 
     def append_time_index(self, *, skip_full_check: bool = False) -> None:
-        """Let the time index know the greatest timestamp so far."""
+        """Add the greatest timestamp so far to the time index."""
         self.time_index.maybe_append(*self.max_timestamp_and_offset, skip_full_check=skip_full_check)
 
     # appending
 
     def should_roll(self, config: LogConfig, size: int, max_timestamp: int, last_offset: int) -> bool:
-        """Whether `size` more bytes, with this greatest timestamp and last offset, belong into a new segment."""
+        """Whether `size` more bytes, with this greatest timestamp and last offset, belong in a new segment."""
         waited_too_long = self._time_waited_ms(max_timestamp) > config.max_segment_ms - self.roll_jitter_ms
         offset_index, time_index = self.offset_index, self.time_index
         return (
@@ -179,7 +178,7 @@ class LogSegment:
     def append(
         self, last_offset: int, data: Buffer, entries: Sequence[Entry] | None = None, table: EntryTable | None = None
     ) -> None:
-        """Add whole entries, the last of which ends with `last_offset`; `entries` or their headers, if somebody has them."""
+        """Add whole entries up to `last_offset`; `entries` or `table` are they or their headers, if the caller has them."""
         if not data:
             return
         position = self.log.size
@@ -189,7 +188,7 @@ class LogSegment:
             self._index_entries(iter_entries(data) if entries is None else entries, position)
 
     def _index_set(self, data: Buffer, position: int, table: EntryTable | None) -> bool:
-        """Index what was written at `position`; False if something in it is odd, and nothing was done."""
+        """Index what was written at `position`; False, with nothing done, if an entry is odd."""
         if table is None:
             table = scan_entries(data, position)
             if table is None:
@@ -218,9 +217,9 @@ class LogSegment:
         self.append_time_index()
 
     def index_in_bulk(self, table: EntryTable, anchor: int) -> int | None:
-        """Index entries by their headers, as one by one they would be; the position of the last one indexed.
+        """Index entries by their headers as if one by one; the position of the last one indexed.
 
-        `anchor` is that position so far. None if one of them has to be refused, which is then for the caller to find.
+        `anchor` is that position so far. None if one of them must be refused, which the caller then has to find.
         """
         offset_index, time_index = self.offset_index, self.time_index
         lasts = table.last_offset
@@ -242,7 +241,7 @@ class LogSegment:
         return builder.indexed_position
 
     def append_from_file(self, records: FileRecords, start: int) -> int:
-        """Copy the entries from `start` on that this segment can hold; their number of bytes."""
+        """Copy the entries from `start` on that this segment can hold; how many bytes were copied."""
         position = start
         while position < records.size:
             copied = self._append_chunk(records, position)
@@ -276,13 +275,13 @@ class LogSegment:
     # reading
 
     def translate_offset(self, offset: int) -> EntryPlace | None:
-        """The entry that holds `offset`, or the next one behind it."""
+        """The entry that holds `offset`, or the next one after it."""
         return self.log.find_offset(offset, max(0, self.offset_index.lookup(offset).position))
 
     def read(self, offset: int, max_size: int, max_position: int | None, *, min_one: bool = False) -> Slice | None:
-        """Up to `max_size` bytes before `max_position`, from the entry of `offset` on; None if it lies behind this segment.
+        """Up to `max_size` bytes before `max_position`, from the entry of `offset` on; None if it lies after this segment.
 
-        With `min_one` at least the whole first entry. Without a `max_position` nothing here may be read.
+        With `min_one` at least the whole first entry. Without `max_position` nothing here may be read.
         """
         if max_size < 0:
             raise InvalidArgument(f"cannot read {max_size} bytes")
@@ -298,12 +297,12 @@ class LogSegment:
         return Slice(start, self.log, place.position, size, max_size < place.size)
 
     def fetch_upper_bound_offset(self, position: int, size: int) -> int | None:
-        """An offset not before the end of `size` bytes from `position` on, as far as the index knows one."""
+        """An offset not before the end of `size` bytes from `position` on, if the index has one."""
         entry = self.offset_index.fetch_upper_bound(position, size)
         return None if entry is None else entry.offset
 
     def read_next_offset(self) -> int:
-        """The offset behind the last entry."""
+        """The offset after the last entry."""
         found = self.read(self.offset_index.last_offset, self.size, self.size)
         next_offset = self.base_offset
         if found is not None and found.records is not None:
@@ -323,12 +322,12 @@ class LogSegment:
         next_offset = self.read_next_offset()
         return next_offset > self.base_offset and not self.offset_index.can_append_offset(next_offset - 1)
 
-    # checking and cutting
+    # checking and truncating
 
     def sanity_check(self) -> None:
-        """FileNotFoundError if there is no offset index, CorruptIndex if the transaction index cannot be right.
+        """FileNotFoundError if the offset index is missing, CorruptIndex if the transaction index is wrong.
 
-        A time index that is missing is made, empty.
+        A missing time index is created, empty.
         """
         if self.log.fs.kind(self._offset_index.path) == "missing":
             raise FileNotFoundError(self._offset_index.path)
@@ -337,25 +336,25 @@ class LogSegment:
         self.transaction_index.sanity_check()
 
     def reset_indexes(self) -> None:
-        """Forget what the indexes say: they are about to be made anew."""
+        """Empty the indexes: they are about to be rebuilt."""
         self.offset_index.reset()
         self.time_index.reset()
         self.transaction_index.reset()
         self._max_timestamp = None
 
     def make_index_files(self) -> None:
-        """Make those that are not there yet, which else are made when they are used first."""
+        """Create the offset and time index files, which otherwise happens on first use."""
         self._offset_index.get()
         self._time_index.get()
 
     def finish_indexes(self) -> None:
-        """Give indexes that are complete their final sizes."""
+        """Add the last time index entry, and trim both indexes to their final sizes."""
         self.append_time_index(skip_full_check=True)
         self.offset_index.trim_to_valid_size()
         self.time_index.trim_to_valid_size()
 
     def truncate_to(self, offset: int) -> int:
-        """Cut off the entry that holds `offset` and all behind it; how many bytes went."""
+        """Cut off the entry that holds `offset` and everything after it; how many bytes were removed."""
         place = self.translate_offset(offset)
         offset_index, time_index = self.offset_index, self.time_index
         offset_index.truncate_to(offset)
@@ -374,24 +373,19 @@ class LogSegment:
 
     def _read_largest_timestamp(self) -> TimestampOffset:
         indexed = self.time_index.last_entry
-        behind = self.log.largest_timestamp_after(self.offset_index.lookup(indexed.offset).position)
-        return TimestampOffset(behind.timestamp, behind.offset) if behind.timestamp > indexed.timestamp else indexed
+        later = self.log.largest_timestamp_after(self.offset_index.lookup(indexed.offset).position)
+        return TimestampOffset(later.timestamp, later.offset) if later.timestamp > indexed.timestamp else indexed
 
     # files
-
-    def make_indexes(self) -> None:
-        """Let both index files be there."""
-        self._offset_index.get()
-        self._time_index.get()
 
     def resize_indexes(self, size: int) -> None:
         self.offset_index.resize(size)
         self.time_index.resize(size)
 
     def on_become_inactive(self) -> None:
-        """Nothing more is appended: the files get their final sizes, durably.
+        """Nothing more is appended: trim the files to their final sizes, durably.
 
-        The recovery point may be where the next segment begins; then nobody looks at this one after a crash.
+        The recovery point may be where the next segment begins; then a crash does not cause this one to be recovered.
         """
         self.finish_indexes()
         self.log.trim()
@@ -401,7 +395,7 @@ class LogSegment:
         self.log.become_inactive()
 
     def release_files(self) -> None:
-        """Let the files of a segment that is not the active one go until they are read."""
+        """Close the files of an inactive segment until they are read again."""
         self._offset_index.close_handlers()
         self._time_index.close_handlers()
         self.transaction_index.release()
@@ -431,9 +425,9 @@ class LogSegment:
         self.transaction_index.rename_to(self.transaction_index.path.removesuffix(old) + new)
 
     def close(self) -> None:
-        """Give the files their final sizes, make the entries durable, and let the files go."""
+        """Trim the files to their final sizes, make the entries durable, and close the files."""
         if self._max_timestamp is not None:
-            with suppress(LogRefusal):  # a time index that lacks its last entry is no reason not to close
+            with suppress(LogRefusal):  # closing does not fail for want of the last time index entry
                 self.append_time_index(skip_full_check=True)
         self._offset_index.close()
         self._time_index.close()
@@ -442,7 +436,7 @@ class LogSegment:
         self.transaction_index.close()
 
     def close_handlers(self) -> None:
-        """Let the files go as they are."""
+        """Close the files as they are."""
         self._offset_index.close_handlers()
         self._time_index.close_handlers()
         self.log.close_handlers()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class LogSegments:
-    """Segments in offset order; a segment that is added takes the place of one with its base offset."""
+    """Segments in offset order; adding one replaces the segment with the same base offset."""
 
     def __init__(self, segments: Iterable[LogSegment] = ()) -> None:
         self._bases: list[int] = []
@@ -64,7 +64,7 @@ class LogSegments:
 
     @property
     def active(self) -> LogSegment:
-        """The one that is appended to: a log that is open has at least this one."""
+        """The segment that is appended to; an open log has at least this one."""
         return self._by_base[self._bases[-1]]
 
     @property
@@ -76,7 +76,7 @@ class LogSegments:
         if start == stop:
             return []
         if stop < start:
-            raise InvalidArgument(f"no segments lie between offset {start} and {stop}, which is before it")
+            raise InvalidArgument(f"no segments between offsets {start} and {stop}: the second is lower")
         first = max(0, bisect_right(self._bases, start) - 1)
         return [self._by_base[base] for base in self._bases[first : bisect_left(self._bases, stop)]]
 
@@ -86,7 +86,7 @@ class LogSegments:
         return [] if start > active else self.between(start, active)
 
     def floor(self, offset: int) -> LogSegment | None:
-        """The segment that holds `offset`, if it is not beyond its end."""
+        """The last segment that begins at or before `offset`."""
         number = bisect_right(self._bases, offset)
         return self._by_base[self._bases[number - 1]] if number else None
 
@@ -96,12 +96,12 @@ class LogSegments:
         return self._by_base[self._bases[number - 1]] if number else None
 
     def higher(self, offset: int) -> LogSegment | None:
-        """The first segment that begins behind `offset`."""
+        """The first segment that begins after `offset`."""
         number = bisect_right(self._bases, offset)
         return self._by_base[self._bases[number]] if number < len(self._bases) else None
 
     def all_higher(self, offset: int) -> list[LogSegment]:
-        """The segments that begin behind `offset`."""
+        """The segments that begin after `offset`."""
         return [self._by_base[base] for base in self._bases[bisect_right(self._bases, offset) :]]
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Where an offset stands in the log, and who asks to append there."""
+"""An offset with its position in the log, entries of indexes, and the origin of an append."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class OffsetMetadata(NamedTuple):
-    """An offset, and the segment and byte position where its entry begins, as far as these were looked up."""
+    """An offset and, if they were looked up, the segment and byte position where its entry begins."""
 
     offset: int
     segment_base_offset: int = -1
@@ -33,7 +33,7 @@ class TimestampOffset(NamedTuple):
 
 
 class AppendOrigin(Enum):
-    """Who appends: the checks depend on it."""
+    """Who appends, which decides what is checked."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"

@@ -1,7 +1,7 @@
-"""The partition log: one folder of segments, written and kept by Kafka's rules.
+"""The partition log: one folder of segments, written and maintained by Kafka's rules.
 
-Given the same calls and the same clock it leaves the files that Kafka's own engine leaves, byte for byte. One thread at a time
-may use it. What has to be done later (flushing, deleting files, forgetting producers) waits in its schedule for `run_due_tasks`.
+Given the same calls and the same clock it leaves the same files as Kafka's own engine, byte for byte. Only one thread at a time
+may use it. Deferred work (flushing, deleting files, expiring producers) waits in its schedule until `run_due_tasks` is called.
 """
 
 from __future__ import annotations
@@ -11,36 +11,33 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from kafkalog.errors import OffsetOutOfRange, PolicyViolation, UsageError
+from kafkalog.errors import InvalidArgument, OffsetOutOfRange, PolicyViolation, UsageError
 from kafkalog.format.control import EndTxnMarker
 from kafkalog.format.names import LEADER_EPOCH_CHECKPOINT, parse_folder_name
+from kafkalog.format.quantities import plural, size_text
+from kafkalog.log.partition import shown
 from kafkalog.storage.failures import writing
 from kafkalog.storage.fs import Buffer, Fs, LocalFs
 from kafkalog.storage.publish import make_folders
 
-from .appending import AppendRequest, AppendResult, append
+from .appending import AppendRequest, AppendResult, append, start_verification
 from .building import end_transaction_marker
-from .checkpoint_file import CheckpointFile
+from .checkpoints import CheckpointFile, TopicIdFile
 from .config import DAY_MS, LogConfig
 from .fetching import FetchResult, Isolation, fetch, find_offset_by_time
 from .file_records import TimestampAndOffset
 from .leader_epochs import UNDEFINED_OFFSET, LeaderEpochs
-from .loading import LoadedOffsets, LogLoader
+from .loading import LoadedOffsets, LogLoader, delete_snapshots, rebuild_producers
 from .local_log import LocalLog
 from .log_segment import LogSegment
 from .log_segments import LogSegments
 from .offsets import AppendOrigin, OffsetMetadata
-from .producer_checks import start_verification
-from .producer_rebuild import delete_snapshots, rebuild_producers
 from .producer_state import TRANSACTION_VERSION_UNKNOWN, VerificationGuard
 from .producers import ProducerSettings, ProducerStates
 from .retention import delete_old_segments
 from .schedule import Clock, Schedule, SystemClock, Task, TaskFailure
-from .segment_files import SegmentFiles
-from .storage_guard import StorageGuard
-from .topic_id_file import TopicIdFile
+from .segment_files import SegmentFiles, StorageGuard
 from .transaction_index import AbortedTransaction
-from .truncation import truncate_fully, truncate_to
 from .watermarks import Watermarks
 
 if TYPE_CHECKING:
@@ -51,12 +48,12 @@ EXPIRATION_CHECK_MS = 10 * 60 * 1000
 MAX_TRANSACTION_TIMEOUT_MS = 15 * 60 * 1000
 
 
-def _nobody_told() -> None:
+def _ignore_truncation() -> None:
     pass
 
 
 class PartitionLog:
-    """A log that is open; `open` makes one."""
+    """An open log; create one with `open`."""
 
     def __init__(
         self,
@@ -76,10 +73,10 @@ class PartitionLog:
         self.local_log = LocalLog(files, loaded.recovery_point, loaded.log_end)
         self.watermarks = Watermarks(self.local_log, producers, leader_epochs, loaded.log_start_offset)
         self.topic_id_file = TopicIdFile(files.fs, files.folder, topic_id)
-        # The recovery point went back: who keeps its checkpoint has to write it before anything is appended, or a crash would
-        # leave new entries behind it that nobody looks at.
-        self.on_truncated: Callable[[], None] = _nobody_told
-        self.flushes_at_close = False  # as a broker does that stops; Kafka's log by itself leaves it to its caller
+        # Truncation moves the recovery point back: its checkpoint must be written before anything is appended, or after a crash
+        # new entries below the old recovery point would not be recovered.
+        self.on_truncated: Callable[[], None] = _ignore_truncation
+        self.flushes_at_close = False  # as a broker does at shutdown; Kafka's log leaves it to its caller
         self._expiration: Task | None = None
         self._was_closed = False
 
@@ -103,16 +100,16 @@ class PartitionLog:
         expiration_check_interval_ms: int = EXPIRATION_CHECK_MS,
         max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
     ) -> Self:
-        """Load the log in `folder`, or begin one there.
+        """Load the log in `folder`, or create one there.
 
-        `log_start_offset`, `recovery_point` and `clean` are what the log directory's checkpoints and its clean shutdown file say
-        (`log_directory`); without them everything is recovered. Topic and partition are those of the folder's name, if not given.
+        `log_start_offset`, `recovery_point` and `clean` come from the log directory's checkpoints and its clean shutdown file
+        (`log_directory`); without them everything is recovered. Topic and partition default to those of the folder's name.
         """
         folder = folder.rstrip("/")
         if topic is None or partition is None:
             name = parse_folder_name(os.path.basename(folder))
             if name is None:
-                raise UsageError(f"{folder}: the folder of a partition is named <topic>-<partition>")
+                raise UsageError(f"{folder}: a partition folder must be named <topic>-<partition>")
             topic, partition = name.topic, name.partition
         fs = fs or LocalFs()
         clock = clock or SystemClock()
@@ -134,6 +131,13 @@ class PartitionLog:
         log.expire_producers_every(expiration_check_interval_ms)
         return log
 
+    def __repr__(self) -> str:
+        if not hasattr(self, "watermarks"):  # opening it failed
+            return "PartitionLog(not open)"
+        parts = [f"offsets {self.log_start_offset} to {self.log_end_offset}", f"high watermark {self.high_watermark}"]
+        parts += [plural(len(self.segments), "segment"), size_text(self.size), *(["closed"] if self.local_log.is_closed else [])]
+        return f"PartitionLog({shown(f'{self.topic}-{self.partition}')}, {', '.join(parts)}, {shown(self.folder)})"
+
     def __enter__(self) -> Self:
         return self
 
@@ -142,14 +146,14 @@ class PartitionLog:
             return
         if kind is None:
             self.run_due_tasks()
-            with self.guard.doing("making index files"):
-                self.active_segment.make_index_files()  # a broker would miss them after a clean stop
+            with self.guard.doing("creating index files"):
+                self.active_segment.make_index_files()  # a broker expects them after a clean shutdown
             self.close()
         else:
             self.close_handlers()
 
     def expire_producers_every(self, interval_ms: int) -> None:
-        """Forget producers that were silent for too long, from time to time."""
+        """Schedule the periodic expiry of producers, and the write of the topic id."""
         schedule = self.files.schedule
         self._expiration = schedule.submit(
             "PeriodicProducerExpirationCheck",
@@ -241,9 +245,9 @@ class PartitionLog:
         verification: VerificationGuard | None = None,
         transaction_version: int = TRANSACTION_VERSION_UNKNOWN,
     ) -> AppendResult:
-        """Append entries as the leader; without an epoch, in the latest one. LogRefusal if they break a rule.
+        """Append entries as the leader, by default in the latest epoch. LogRefusal if they break a rule.
 
-        A batch of a transaction that is not open yet needs the `verification` that `start_verification` gave out.
+        A batch of a transaction that is not open yet needs the `verification` that `start_verification` returned.
         """
         epoch = self.latest_epoch if leader_epoch is None else leader_epoch
         return append(self, data, AppendRequest(origin, epoch or 0, verification, transaction_version))
@@ -261,9 +265,9 @@ class PartitionLog:
         base_sequence: int = -1,
         is_transactional: bool = False,
     ) -> AppendResult:
-        """Append the rows of a table with columns of `records`, in batches as a producer would make them; where they all went.
+        """Append the rows of a table with columns of `records`, in batches as a producer would make them.
 
-        The offsets are the log's. A topic with a compression.type of its own does not take `codec`.
+        The log assigns the offsets. The topic's compression.type, unless it is `producer`, overrides `codec`.
         """
         from kafkalog.segment.encode import Producer
 
@@ -274,7 +278,7 @@ class PartitionLog:
         return append_table(self, table, codec, level, batch_bytes, epoch or 0, producer)
 
     def append_as_follower(self, data: Buffer, leader_epoch: int) -> AppendResult:
-        """Append entries as a leader of `leader_epoch` has stored them; what is of a newer epoch is left out."""
+        """Append entries as the leader of `leader_epoch` stored them; entries of a newer epoch are left out."""
         return append(self, data, AppendRequest(AppendOrigin.REPLICATION, leader_epoch, None, TRANSACTION_VERSION_UNKNOWN))
 
     def end_transaction(
@@ -296,11 +300,11 @@ class PartitionLog:
     def start_verification(
         self, producer_id: int, sequence: int, producer_epoch: int, supports_epoch_bump: bool
     ) -> VerificationGuard | None:
-        """A guard for the producer's next batch; None if it needs none."""
+        """A guard for the producer's next batch; None if none is needed."""
         return start_verification(self.producers, producer_id, sequence, producer_epoch, supports_epoch_bump)
 
     def assign_epoch_start_offset(self, leader_epoch: int, start_offset: int) -> None:
-        """Let a leader epoch begin; a new leader does so at the log end offset."""
+        """Start a leader epoch; a new leader does so at the log end offset."""
         self.leader_epochs.assign(leader_epoch, start_offset)
 
     @property
@@ -308,12 +312,12 @@ class PartitionLog:
         return self.leader_epochs.latest_epoch
 
     def epoch_end(self, leader_epoch: int) -> tuple[int, int] | None:
-        """The greatest epoch up to this one, and the offset where it ends; None if the log cannot know."""
+        """The greatest epoch up to this one and the offset where it ends; None if unknown."""
         epoch, offset = self.leader_epochs.end_offset_for(leader_epoch, self.log_end_offset)
         return None if offset == UNDEFINED_OFFSET else (epoch, offset)
 
     def roll(self, expected_next_offset: int = 0) -> LogSegment:
-        """Begin a new segment, at the log end offset or behind it."""
+        """Start a new segment at the log end offset, or at `expected_next_offset` if that is higher."""
         segment = self.local_log.roll(expected_next_offset)
         with self.guard.doing("taking a snapshot of the producers"):
             self.producers.map_end_offset = segment.base_offset
@@ -338,7 +342,7 @@ class PartitionLog:
                     file.close()
 
     def flush(self, force: bool = False) -> None:
-        """Make all that was appended durable; `force` includes an active segment that is empty."""
+        """Make everything that was appended durable; `force` includes an empty active segment."""
         end = self.log_end_offset
         self._flush(end + 1 if force else end, end)
 
@@ -348,36 +352,65 @@ class PartitionLog:
                 self.local_log.flush(stop)
                 self.local_log.mark_flushed(recovery_point)
 
-    # what is no longer kept
+    # retention and truncation
 
     def delete_old_segments(self) -> int:
-        """Apply the settings for retention; how many segments went."""
+        """Apply the retention settings; how many segments were deleted."""
         return delete_old_segments(self)
 
     def delete_records(self, offset: int) -> bool:
-        """Let the log begin at `offset` (-1: the high watermark); whether that moved it. Files go with `delete_old_segments`."""
+        """Raise the log start offset to `offset` (-1: the high watermark); whether it moved. `delete_old_segments` frees it."""
         if self.config.compact and not self.config.delete:
-            raise PolicyViolation(f"{self.folder}: records of a topic that is only compacted cannot be deleted")
+            raise PolicyViolation(f"{self.folder}: records of a topic with cleanup.policy=compact cannot be deleted")
         if offset == -1:
             offset = self.high_watermark
         if offset < 0:
-            raise OffsetOutOfRange(f"{self.folder}: there is no offset {offset}")
+            raise OffsetOutOfRange(f"{self.folder}: offset {offset} does not exist")
         return self.watermarks.increment_log_start_offset(offset)
 
     def truncate_to(self, offset: int) -> bool:
-        """Cut off the entry that holds `offset` and all behind it; whether there was any."""
-        return truncate_to(self, offset)
+        """Cut off the entry that holds `offset` and everything after it, as a follower does whose leader wrote something else.
+
+        Whether there was anything to cut off.
+        """
+        with self.guard.doing("truncating the log"):
+            if offset < 0:
+                raise InvalidArgument(f"{self.folder}: cannot truncate the log to offset {offset}")
+            if offset >= self.log_end_offset:
+                self.leader_epochs.truncate_from_end(self.log_end_offset)
+                return False
+            self.local_log.check_open()
+            first = self.segments.first
+            assert first is not None
+            if first.base_offset > offset:
+                self.truncate_fully(offset)
+                return True
+            self.delete_snapshots(self.local_log.truncate_to(offset))
+            self.leader_epochs.truncate_from_end(offset)
+            self.watermarks.log_start_offset = min(offset, self.log_start_offset)
+            self.rebuild_producers(offset)
+            if self.high_watermark >= self.log_end_offset:
+                self.watermarks.update_high_watermark(self.local_log.log_end)
+            self.on_truncated()
+            return True
 
     def truncate_fully(self, offset: int, log_start_offset: int | None = None) -> None:
-        """Delete everything, and begin anew at `offset`."""
-        truncate_fully(self, offset, log_start_offset)
+        """Delete everything, and start again at `offset`."""
+        with self.guard.doing("truncating the log"):
+            self.local_log.truncate_fully(offset)
+            self.leader_epochs.clear_and_flush()
+            self.producers.truncate_fully_and_start_at(offset)
+            self.watermarks.log_start_offset = offset if log_start_offset is None else log_start_offset
+            self.rebuild_producers(offset)
+            self.watermarks.update_high_watermark(self.local_log.log_end)
+            self.on_truncated()
 
     # reading
 
     def read(
         self, offset: int, max_bytes: int = 1 << 20, isolation: Isolation = "uncommitted", *, min_one: bool = True
     ) -> FetchResult:
-        """Entries from `offset` on as they are stored, no further than the isolation allows."""
+        """Entries from `offset` on as stored, as far as the isolation allows."""
         return fetch(self, offset, max_bytes, isolation, min_one=min_one)
 
     def offset_for_time(self, timestamp: int) -> TimestampAndOffset | None:
@@ -387,18 +420,18 @@ class PartitionLog:
     # settings and surroundings
 
     def update_high_watermark(self, offset: int) -> int:
-        """Say up to where all replicas have the log; where the high watermark is now."""
+        """Set the high watermark, bounded by the log; returns what it is now."""
         return self.watermarks.update_high_watermark(OffsetMetadata(offset))
 
     def update_config(self, config: LogConfig) -> None:
         self.files.config = config
 
     def run_due_tasks(self) -> list[TaskFailure]:
-        """Do what is due now; what failed of it."""
+        """Run the tasks that are due; returns those that failed."""
         return self.files.schedule.run_due()
 
     def close(self) -> None:
-        """Write what the next start needs, and let the files go; `flush` before, for a clean shutdown. Once is enough."""
+        """Write what the next start needs, and close the files; `flush` first for a clean shutdown. May be called twice."""
         if self._was_closed:
             return
         if self.flushes_at_close:
@@ -414,12 +447,12 @@ class PartitionLog:
         self.local_log.is_closed = self._was_closed = True
 
     def close_handlers(self) -> None:
-        """Let the files go as they are: what a crash leaves."""
+        """Close the files as they are, as a crash would leave them."""
         self.local_log.close_handlers()
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether its files were let go without a close: the next start has to recover it."""
+        """Whether its files were closed without `close`: the next start must recover it."""
         return self.local_log.is_closed and not self._was_closed
 
     # for parts of the engine
@@ -434,12 +467,12 @@ class PartitionLog:
         return self.files.create_cleaned(base_offset)
 
     def replace_segments(self, new: Sequence[LogSegment], old: Sequence[LogSegment]) -> None:
-        """Put complete `.cleaned` segments in the place of others."""
+        """Replace segments by complete `.cleaned` ones."""
         self.local_log.check_open()
         self.delete_snapshots(self.files.replace(new, old))
 
     def split_overflowed_segment(self, segment: LogSegment) -> list[LogSegment]:
-        """Put segments whose offsets are in reach in the place of one with others."""
+        """Replace a segment whose offsets are too far from its base by several that fit."""
         new, deleted = self.files.split_overflowed(segment)
         self.delete_snapshots(deleted)
         return new

@@ -1,8 +1,8 @@
-"""What the log knows of one producer, and what an append would make of it.
+"""The state of one producer, and the state after an append.
 
-A `ProducerState` is changed only by what is in the log. An append is first tried on a `ProducerAppend`: it begins with the state
-of its producer, takes the batches one by one, refuses what breaks a rule, and holds what the state will be. The log folds it into
-the state once the bytes are written.
+A `ProducerState` changes only by what is in the log. An append is first applied to a `ProducerAppend`: it starts from the state
+of its producer, applies the batches one by one, refuses what breaks a rule, and holds the resulting state. The log merges that
+into the producer's state once the bytes are written.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 
 MAX_PRODUCER_EPOCH: Final = MAX_INT16
 
-BATCHES_KEPT: Final = 5  # as many requests as an idempotent producer may have under way
+BATCHES_KEPT: Final = 5  # as many requests as an idempotent producer may have in flight
 
-# Versions of the transaction protocol: from 2 on the coordinator raises the producer's epoch for every marker (KIP-890).
+# Versions of the transaction protocol: from 2 on the coordinator bumps the producer's epoch with every marker (KIP-890).
 TRANSACTION_VERSION_UNKNOWN: Final = -1
 EPOCH_PER_TRANSACTION: Final = 2
 
 
 class BatchMetadata(NamedTuple):
-    """One of the producer's last batches, kept to know it again when it is sent twice."""
+    """One of the producer's last batches, kept to recognise duplicates."""
 
     last_sequence: int
     last_offset: int
@@ -57,7 +57,7 @@ class BatchMetadata(NamedTuple):
 
 
 class CompletedTransaction(NamedTuple):
-    """A transaction whose marker, at `last_offset`, was appended."""
+    """A transaction ended by the marker at `last_offset`."""
 
     producer_id: int
     first_offset: int
@@ -75,13 +75,13 @@ class TransactionMetadata:
 
 
 class VerificationGuard:
-    """A token for one question to the transaction coordinator; only the very same one answers it."""
+    """A token for one question to the transaction coordinator, compared by identity."""
 
     __slots__ = ()
 
 
 class VerificationState:
-    """A producer whose transaction the coordinator is asked about, and the lowest sequence number that waits for the answer."""
+    """A producer whose transaction is being verified, and the lowest sequence number that waits for the answer."""
 
     __slots__ = ("epoch", "guard", "lowest_sequence", "supports_epoch_bump", "timestamp")
 
@@ -93,7 +93,7 @@ class VerificationState:
         self.supports_epoch_bump = supports_epoch_bump
 
     def note(self, sequence: int, epoch: int) -> None:
-        """Another batch waits: a lower sequence blocks all above it, and a newer epoch starts over."""
+        """Another batch waits: a lower sequence blocks all above it, a newer epoch starts over."""
         if epoch > self.epoch:
             self.epoch, self.lowest_sequence = epoch, sequence
         elif epoch == self.epoch:
@@ -101,7 +101,7 @@ class VerificationState:
 
 
 class ProducerState:
-    """A producer: its epoch, its last batches, and where its open transaction began."""
+    """A producer: its epoch, its last batches, and where its open transaction begins."""
 
     __slots__ = ("batches", "coordinator_epoch", "current_txn_first_offset", "last_timestamp", "producer_epoch", "producer_id")
 
@@ -139,7 +139,7 @@ class ProducerState:
         return self.batches[-1].offset_delta if self.batches else 0
 
     def without_batches(self) -> ProducerState:
-        """A copy that has no batches yet."""
+        """A copy without batches."""
         return ProducerState(
             self.producer_id, self.producer_epoch, self.coordinator_epoch, self.last_timestamp, self.current_txn_first_offset
         )
@@ -156,7 +156,7 @@ class ProducerState:
         self.last_timestamp = timestamp
 
     def update(self, later: ProducerState) -> None:
-        """Take over what an append made of this state; its batches come behind those of the same epoch."""
+        """Merge the state after an append; its batches follow those of the same epoch."""
         self._enter_epoch(later.producer_epoch)
         self.batches.extend(later.batches)
         self.coordinator_epoch = later.coordinator_epoch
@@ -164,7 +164,7 @@ class ProducerState:
         self.last_timestamp = later.last_timestamp
 
     def find_duplicate(self, producer_epoch: int, base_sequence: int, last_sequence: int) -> BatchMetadata | None:
-        """The batch among the last ones that has exactly these sequence numbers."""
+        """The one of the last batches with exactly these sequence numbers."""
         if producer_epoch == self.producer_epoch:
             for batch in self.batches:
                 if batch.last_sequence == last_sequence and batch.first_sequence == base_sequence:
@@ -178,7 +178,7 @@ class ProducerState:
 
 
 class ProducerAppend:
-    """The batches of one producer in one append, checked one after the other; `state` is what they make of it."""
+    """The batches of one producer in one append, checked one by one; `state` is the producer's state after them."""
 
     __slots__ = ("_before", "_origin", "_verification", "started_transactions", "state")
 
@@ -199,7 +199,7 @@ class ProducerAppend:
         first_offset: OffsetMetadata | None = None,
         transaction_version: int = TRANSACTION_VERSION_UNKNOWN,
     ) -> CompletedTransaction | None:
-        """Take a batch of data or a marker; the transaction that it ends."""
+        """Apply a data batch or a marker; returns the transaction that it ends."""
         if entry.is_control_batch:
             record = next(iter(entry), None)
             if record is None:  # the cleaner removed the marker with all of its transaction
@@ -227,7 +227,7 @@ class ProducerAppend:
         last_offset: int,
         is_transactional: bool,
     ) -> None:
-        """Take a batch of records. The transaction that it begins is known to start at `first_offset`."""
+        """Apply a data batch. A transaction that it opens begins at `first_offset`."""
         offset = first_offset.offset
         self._check_epoch(producer_epoch, offset, TRANSACTION_VERSION_UNKNOWN)
         if self._origin is AppendOrigin.CLIENT:
@@ -240,17 +240,17 @@ class ProducerAppend:
                 self.started_transactions.append(TransactionMetadata(state.producer_id, first_offset))
         elif not is_transactional:
             raise InvalidTxnState(
-                f"producer {state.producer_id} has an open transaction since offset {state.current_txn_first_offset}, "
-                f"and the batch at offset {offset} is not part of it"
+                f"producer {state.producer_id} has a transaction open since offset {state.current_txn_first_offset}, "
+                f"and the batch at offset {offset} is not transactional"
             )
 
     def append_marker(
         self, marker: EndTxnMarker, producer_epoch: int, offset: int, timestamp: int, transaction_version: int
     ) -> CompletedTransaction | None:
-        """Take a marker; the transaction that it ends, unless there was none."""
+        """Apply a marker; returns the transaction that it ends, None if none was open."""
         if transaction_version == TRANSACTION_VERSION_UNKNOWN:
             if self._origin is not AppendOrigin.REPLICATION:
-                raise InvalidArgument("a marker needs the version of the transaction protocol that its coordinator uses")
+                raise InvalidArgument("a marker needs the transaction version of its coordinator")
             transaction_version = 0
         self._check_epoch(producer_epoch, offset, transaction_version)
         self._check_coordinator_epoch(marker, offset)
@@ -266,7 +266,7 @@ class ProducerAppend:
         strict = transaction_version >= EPOCH_PER_TRANSACTION
         if producer_epoch > current or (producer_epoch == current and not strict):
             return
-        # The coordinator may repeat a marker whose answer was lost; one at the largest epoch has no larger one to go to.
+        # The coordinator may repeat a marker whose response was lost; the largest epoch cannot be bumped any further.
         if producer_epoch == current and (self.state.current_txn_first_offset is None or current == MAX_PRODUCER_EPOCH):
             return
         if self._origin is not AppendOrigin.REPLICATION:
@@ -279,12 +279,12 @@ class ProducerAppend:
         verification = self._verification
         if verification is not None:
             if base_sequence > verification.lowest_sequence:
-                raise self._out_of_order(base_sequence, offset, f"{verification.lowest_sequence} waits for its verification")
+                raise self._out_of_order(base_sequence, offset, f"{verification.lowest_sequence} still waits for verification")
             if verification.supports_epoch_bump and base_sequence != 0 and self._before.is_empty:
-                raise self._out_of_order(base_sequence, offset, "nothing is known of the producer, so it must begin with 0")
+                raise self._out_of_order(base_sequence, offset, "the producer has no state, so it must start with 0")
         if producer_epoch != self.state.producer_epoch:
             if base_sequence != 0 and self.state.producer_epoch != NO_PRODUCER_EPOCH:
-                raise self._out_of_order(base_sequence, offset, f"epoch {producer_epoch} is new, so it must begin with 0")
+                raise self._out_of_order(base_sequence, offset, f"epoch {producer_epoch} is new, so it must start with 0")
         elif self._before.producer_epoch != NO_PRODUCER_EPOCH:
             last_sequence = self._last_sequence(producer_epoch)
             if base_sequence != (0 if last_sequence == MAX_SEQUENCE else last_sequence + 1):
@@ -313,7 +313,7 @@ def _end_transaction_marker(key: bytes | None, value: bytes | None) -> EndTxnMar
     try:
         control_type = decode_control_type(key)
         if control_type not in (ABORT, COMMIT):
-            raise InvalidArgument(f"a control record of type {control_type} where one should end a transaction")
+            raise InvalidArgument(f"a control record of type {control_type} instead of a transaction marker")
         return decode_end_txn_marker(key, value)
     except CorruptBatch as error:
         raise InvalidRecord(str(error)) from error

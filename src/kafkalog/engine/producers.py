@@ -1,10 +1,10 @@
-"""All producers of a log: what is known of each, their transactions, and the `.snapshot` files that keep it.
+"""All producers of a log: their states, their transactions, and the `.snapshot` files that store them.
 
-The state is that of the log up to `map_end_offset`. A snapshot holds it as of the offset in its name; what came after is read
-from the log again when the log is loaded or truncated.
+The state is that of the log up to `map_end_offset`. A snapshot holds it as of the offset in its name; what came after is replayed
+from the log when it is loaded or truncated.
 
-An offset is unstable while its transaction is open, or its marker not yet below the high watermark: nobody who reads only what
-is committed may pass the first of these.
+An offset is unstable while its transaction is open, or its marker is not yet below the high watermark: readers of committed
+records may not pass the first unstable offset.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ DELETED_SUFFIX: Final = ".deleted"
 
 @dataclass(frozen=True)
 class ProducerSettings:
-    """Settings of the broker for producers, by Kafka's names and with its defaults."""
+    """Broker settings for producers, by Kafka's names and with its defaults."""
 
     producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS
     transaction_verification: bool = True
@@ -132,7 +132,7 @@ class ProducerStates:
         self._last_snapshot_offset = 0
         self._snapshots = self._load_snapshots()
 
-    # what is known
+    # state
 
     @property
     def active_producers(self) -> Mapping[int, ProducerState]:
@@ -147,17 +147,17 @@ class ProducerStates:
 
     @property
     def first_unstable_offset(self) -> OffsetMetadata | None:
-        """Where the first transaction began that is open, or whose marker is not yet below the high watermark."""
+        """Where the first transaction begins that is open, or whose marker is not yet below the high watermark."""
         firsts = [transaction.first_offset for transaction in (*_first(self._unreplicated), *_first(self._ongoing))]
         return min(firsts, key=lambda first: first.offset, default=None)
 
     @property
     def first_undecided_offset(self) -> int | None:
-        """Where the first open transaction began."""
+        """Where the first open transaction begins."""
         return next(iter(self._ongoing), None)
 
     def has_late_transaction(self, now_ms: int) -> bool:
-        """Whether the oldest open transaction is silent for longer than any may be: its coordinator has forgotten it."""
+        """Whether the oldest open transaction has been silent longer than allowed: its coordinator has lost it."""
         for transaction in _first(self._ongoing):
             state = self._producers.entries.get(transaction.producer_id)
             late_after_ms = self.settings.max_transaction_timeout_ms + LATE_TRANSACTION_BUFFER_MS
@@ -167,7 +167,7 @@ class ProducerStates:
     # verification of transactions
 
     def create_verification(self, producer_id: int, sequence: int, epoch: int, supports_epoch_bump: bool) -> VerificationState:
-        """The state of the producer's verification, begun if there is none."""
+        """The state of the producer's verification, created if there is none."""
         state = self._verifications.get(producer_id)
         if state is None:
             state = VerificationState(self._clock.now_ms(), sequence, epoch, supports_epoch_bump)
@@ -184,7 +184,7 @@ class ProducerStates:
     # appends
 
     def prepare_update(self, producer_id: int, origin: AppendOrigin) -> ProducerAppend:
-        """An append of the producer that begins with what is known of it."""
+        """An append of the producer that starts from its current state."""
         before = self._producers.entries.get(producer_id) or ProducerState(producer_id)
         return ProducerAppend(before, origin, self._verifications.get(producer_id))
 
@@ -196,12 +196,12 @@ class ProducerStates:
         origin: AppendOrigin,
         transaction_version: int,
     ) -> CompletedTransaction | None:
-        """Let `appends` take an entry with a producer id; the transaction that it ends."""
+        """Apply an entry with a producer id to `appends`; returns the transaction that it ends."""
         producer_id = entry.producer_id
         append = appends.compute_if_absent(producer_id, lambda: self.prepare_update(producer_id, origin))
         completed = append.append(entry, first_offset, transaction_version)
         if entry.is_transactional:
-            # A late marker of the epoch before must not undo the verification of the transaction that follows it.
+            # A late marker of the previous epoch must not clear the verification of the next transaction.
             verification = self._verifications.get(producer_id)
             is_next_verified = (
                 verification is not None
@@ -214,9 +214,9 @@ class ProducerStates:
         return completed
 
     def update(self, append: ProducerAppend) -> None:
-        """Take over what an append, now written, made of its producer."""
+        """Merge the state after an append that has been written."""
         if append.producer_id == NO_PRODUCER_ID:
-            raise InvalidArgument("an append without a producer id has no state")
+            raise InvalidArgument("an append without a producer id has no producer state")
         current = self._producers.entries.get(append.producer_id)
         if current is None:
             self._producers.put(append.producer_id, append.state)
@@ -226,22 +226,22 @@ class ProducerStates:
             self._ongoing = _with(self._ongoing, transaction)
 
     def last_stable_offset(self, completed: CompletedTransaction) -> int:
-        """What the last stable offset is once this transaction has ended."""
+        """The last stable offset once this transaction has ended."""
         for transaction in self._ongoing.values():
             if transaction.producer_id != completed.producer_id:
                 return transaction.first_offset.offset
         return completed.last_offset + 1
 
     def complete_transaction(self, completed: CompletedTransaction) -> None:
-        """The marker is written; the transaction stays unstable until the high watermark has passed it."""
+        """End a transaction whose marker is written; it stays unstable until the high watermark has passed it."""
         transaction = self._ongoing.pop(completed.first_offset, None)
         if transaction is None:
-            raise InvalidArgument(f"no transaction is open since offset {completed.first_offset}")
+            raise InvalidArgument(f"no open transaction begins at offset {completed.first_offset}")
         transaction.last_offset = completed.last_offset
         self._unreplicated = _with(self._unreplicated, transaction)
 
     def load_from_entries(self, entries: Iterable[Entry]) -> None:
-        """Take entries that were in the log already."""
+        """Replay entries of the log."""
         appends: NewestFirstMap[ProducerAppend] = NewestFirstMap()
         all_completed = []
         for entry in entries:
@@ -257,7 +257,7 @@ class ProducerStates:
     # time, high watermark, log start offset
 
     def remove_expired_producers(self, now_ms: int) -> None:
-        """Forget those that were silent for too long; one with an open transaction stays."""
+        """Drop producers that have been silent for too long, except those with an open transaction."""
         producers = self._producers.entries
         self._producers.remove_all([producer_id for producer_id, state in producers.items() if self._is_expired(state, now_ms)])
         expiration_ms = self.settings.producer_id_expiration_ms
@@ -289,7 +289,7 @@ class ProducerStates:
     # truncation
 
     def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
-        """Go back to the newest snapshot within these offsets, unless the state is that of `log_end_offset` already."""
+        """Reload the newest snapshot within these offsets, unless the state is that of `log_end_offset` already."""
         for offset in sorted(self._snapshots):
             if not log_start_offset < offset <= log_end_offset:
                 self._delete_snapshot(offset)
@@ -300,7 +300,7 @@ class ProducerStates:
             self._load_from_snapshot(log_start_offset, now_ms)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Forget everything, snapshots too."""
+        """Drop everything, snapshots too."""
         self._clear()
         for snapshot_offset in sorted(self._snapshots):
             self._delete_snapshot(snapshot_offset)
@@ -319,7 +319,7 @@ class ProducerStates:
         return max(self._snapshots, default=None)
 
     def take_snapshot(self, sync: bool = True) -> str | None:
-        """Write the state as of `map_end_offset`, unless the last snapshot is as new; its path."""
+        """Write a snapshot as of `map_end_offset`, unless the last one is as new; returns its path."""
         offset = self.map_end_offset
         if offset <= self._last_snapshot_offset:
             return None
@@ -330,7 +330,7 @@ class ProducerStates:
         return snapshot.path
 
     def remove_stray_snapshots(self, segment_base_offsets: Collection[int]) -> None:
-        """Delete the snapshots that no segment begins with, but for the newest if it lies behind them: a clean shutdown's."""
+        """Delete snapshots where no segment begins, except the newest if it is after all of them: that of a clean shutdown."""
         snapshots = self._load_snapshots()
         strays = sorted(set(snapshots) - set(segment_base_offsets))
         if strays and not (segment_base_offsets and strays[-1] < max(segment_base_offsets)):
@@ -345,7 +345,7 @@ class ProducerStates:
                 self._delete_snapshot(snapshot_offset)
 
     def remove_and_mark_snapshot_for_deletion(self, offset: int) -> SnapshotFile | None:
-        """Rename the snapshot of `offset` to be deleted later; None if there is none any more."""
+        """Rename the snapshot of `offset`, to be deleted later; None if it does not exist any more."""
         snapshot = self._snapshots.pop(offset, None)
         if snapshot is not None:
             with suppress(FileNotFoundError):  # recovery deletes through a `ProducerStates` of its own
@@ -354,7 +354,7 @@ class ProducerStates:
         return None
 
     def update_parent_folder(self, folder: str) -> None:
-        """The partition's folder has a new name."""
+        """Follow the partition's folder to its new name."""
         self._folder = folder
         for snapshot in self._snapshots.values():
             snapshot.update_parent_folder(folder)
@@ -402,7 +402,7 @@ def _first(transactions: dict[int, TransactionMetadata]) -> list[TransactionMeta
 
 
 def _with(transactions: dict[int, TransactionMetadata], added: TransactionMetadata) -> dict[int, TransactionMetadata]:
-    """The transactions, in the order of their first offsets; almost always the one added is the last."""
+    """The transactions in order of their first offsets; the added one almost always is the last."""
     first_offset = added.first_offset.offset
     is_last = not transactions or first_offset > next(reversed(transactions))
     transactions[first_offset] = added

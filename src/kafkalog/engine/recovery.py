@@ -1,7 +1,7 @@
-"""Recover a segment: make its indexes anew from the entries, up to the first that is damaged, and cut off the rest.
+"""Recover a segment: rebuild its indexes from the entries up to the first damaged one, and cut off the rest.
 
-Producers and leader epochs learn what the entries say. Large segments are taken in windows of many entries, as long as nothing in
-them is odd; the rest, and small segments, entry by entry.
+The entries are replayed into producers and leader epochs. Large segments are read in windows of many entries, as long as nothing
+in them is odd; the rest, and small segments, entry by entry.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from kafkalog.segment.decode import crc_matches
 from kafkalog.segment.windows import Window, WindowBuffers
 
 from .entries import Entry, entry_at
-from .header_tables import iter_windows
+from .file_records import iter_windows
 from .leader_epochs import LeaderEpochs
 from .log_segment import LogSegment
 from .offsets import AppendOrigin
 from .producer_state import BATCHES_KEPT
 from .producers import ProducerStates
 
-WINDOWED_BYTES: Final = 1 << 20  # below, loading the kernels takes longer than they save
+WINDOWED_BYTES: Final = 1 << 20  # below this, loading the kernels takes longer than they save
 
 
 def recover_segment(segment: LogSegment, producers: ProducerStates, leader_epochs: LeaderEpochs) -> int:
-    """Recover a segment; how many bytes were cut off."""
+    """Recover a segment; returns how many bytes were cut off."""
     recovery = _Recovery(segment, producers, leader_epochs)
     segment.reset_indexes()
     try:
         if segment.size >= WINDOWED_BYTES:
-            recovery.take_windows()
-        recovery.take_entries()
+            recovery.recover_windows()
+        recovery.recover_entries()
     except (CorruptRecord, InvalidRecord):
         pass  # what follows is cut off
     truncated = segment.log.truncate_to(recovery.valid_bytes)
@@ -52,8 +52,8 @@ class _Recovery:
         self.valid_bytes = 0
         self.indexed_position = 0
 
-    def take_entries(self) -> None:
-        """Go on entry by entry to the end."""
+    def recover_entries(self) -> None:
+        """Continue entry by entry to the end."""
         segment = self.segment
         for entry in segment.log.iter_entries(self.valid_bytes):
             entry.ensure_valid()
@@ -68,8 +68,8 @@ class _Recovery:
                 self._note_producer(entry)
                 self.producers.map_end_offset = entry.last_offset + 1
 
-    def take_windows(self) -> None:
-        """Go on window by window, up to the first in which an entry would be refused."""
+    def recover_windows(self) -> None:
+        """Continue window by window, up to the first with an entry that would be refused."""
         for window in iter_windows(self.segment.log, WindowBuffers()):
             if not crc_matches(window, np.arange(window.count)).all() or not _has_readable_markers(window):
                 return
@@ -108,7 +108,7 @@ class _Recovery:
 
 
 def _has_readable_markers(window: Window) -> bool:
-    """Whether every control batch of a producer ends a transaction: one that does not is where recovery ends."""
+    """Whether every control batch of a producer is a transaction marker: recovery ends at one that is not."""
     entries = window.entries
     rows = np.flatnonzero((entries.attributes & batch.CONTROL != 0) & (entries.producer_id >= 0))
     if not np.isin(entries.control_type[rows], (control.ABORT, control.COMMIT)).all():

@@ -1,4 +1,4 @@
-"""Which segments of a log are old enough to go: before the log start offset, beyond retention.bytes, beyond retention.ms."""
+"""Delete old segments of a log: those before the log start offset, beyond retention.bytes, or older than retention.ms."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Condition = Callable[[LogSegment, LogSegment | None], bool]
 
 
 def delete_old_segments(log: PartitionLog) -> int:
-    """Delete what the settings no longer keep; how many segments that were."""
+    """Delete what the settings no longer retain; how many segments were deleted."""
     deleted = _delete_while(log, _is_before(log.log_start_offset))
     if log.config.delete:
         deleted += _delete_beyond_size(log)
@@ -51,7 +51,7 @@ def _delete_beyond_time(log: PartitionLog) -> int:
 
 
 def _delete_while(log: PartitionLog, condition: Condition) -> int:
-    """Delete the first segments as long as the condition holds, and all replicas have them."""
+    """Delete segments from the start as long as the condition holds and all replicas have them."""
     deletable: list[LogSegment] = []
     segments = log.segments.values
     for segment, following in zip(segments, [*segments[1:], None], strict=True):
@@ -67,7 +67,7 @@ def _delete(log: PartitionLog, deletable: list[LogSegment]) -> int:
     with log.guard.doing("deleting segments"):
         count = len(deletable)
         needs_active = len(log.segments) == count
-        if needs_active and log.roll().base_offset == deletable[-1].base_offset:  # an empty one was replaced by the roll
+        if needs_active and log.roll().base_offset == deletable[-1].base_offset:  # the roll replaced an empty one
             deletable.pop()
         log.local_log.check_open()
         if deletable:

@@ -1,7 +1,7 @@
-"""Time for the engine: what it is now, and what has to be done later.
+"""Time for the engine: the clock, and tasks to run later.
 
-Nothing here runs by itself. Tasks wait in a `Schedule` until its owner calls `run_due`, in one order that does not depend on
-threads: by due time, then by the order in which they were submitted.
+Nothing here runs by itself. Tasks wait in a `Schedule` until its owner calls `run_due`, which runs them in an order that does not
+depend on threads: by due time, then in the order of submission.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that stands still until it is moved: for replays and tests."""
+    """A clock that stands still until it is set: for replays and tests."""
 
     def __init__(self, now: int = 0) -> None:
         self.now = now
@@ -39,7 +39,7 @@ class ManualClock:
 
 @dataclass(order=True)
 class Task:
-    """Something to do at `due_ms`, and again every `period_ms` if that is not 0."""
+    """A task due at `due_ms`, and again every `period_ms` if that is not 0."""
 
     due_ms: int
     number: int
@@ -54,14 +54,14 @@ class Task:
 
 @dataclass(frozen=True)
 class TaskFailure:
-    """A task that raised; the others ran all the same."""
+    """A task that raised; the others ran nevertheless."""
 
     name: str
     error: Exception
 
 
 class Schedule:
-    """Tasks that wait for their time."""
+    """Tasks that wait for their due time."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -74,7 +74,7 @@ class Schedule:
         return task
 
     def run_due(self) -> list[TaskFailure]:
-        """Run what is due, also what that submits; the tasks that failed."""
+        """Run the tasks that are due, and those that they submit; returns the failed ones."""
         failures = []
         while self._waiting and self._waiting[0].due_ms <= self.clock.now_ms():
             task = heapq.heappop(self._waiting)
@@ -82,7 +82,7 @@ class Schedule:
                 continue
             try:
                 task.body()
-            except Exception as error:  # one task's failure must not keep the others from running: it is handed out
+            except Exception as error:  # one task's failure must not keep the others from running: it is returned
                 failures.append(TaskFailure(task.name, error))
             if task.period_ms:
                 task.due_ms += task.period_ms
@@ -94,5 +94,5 @@ class Schedule:
         return sum(not task.cancelled for task in self._waiting)
 
     def clear(self) -> None:
-        """Forget what waits."""
+        """Drop all tasks."""
         self._waiting.clear()

@@ -1,4 +1,4 @@
-"""The .txnindex of a segment: the transactions whose abort marker lies in it. The file is made with its first entry."""
+"""The .txnindex of a segment: the transactions whose abort marker is in it. The file is created with its first entry."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ assert _ENTRY.size == TXN_INDEX_ENTRY.itemsize
 
 
 class AbortedTransaction(NamedTuple):
-    """A transaction that its marker, at `last_offset`, aborted, and the last stable offset when that was written."""
+    """A transaction aborted by the marker at `last_offset`, and the last stable offset when the marker was written."""
 
     producer_id: int
     first_offset: int
@@ -34,7 +34,7 @@ class AbortedTransaction(NamedTuple):
 class TransactionIndex:
     """The aborted transactions of the segment that begins at `start_offset`, in the order of their markers.
 
-    Its file stays open only while entries are added: a log may have more of them than a process may have files.
+    Its file stays open only while entries are added: a log may have more of them than a process may open files.
     """
 
     def __init__(self, start_offset: int, fs: Fs, path: str) -> None:
@@ -44,8 +44,8 @@ class TransactionIndex:
         self._file: OpenFile | None = None
         self._last_offset: int | None = None
         self._has_file = fs.kind(path) != "missing"
-        self._size = fs.size(path) if self._has_file else 0  # where the next entry goes: behind all that was there at first
-        self._is_durable = False  # also of a file that was there: nobody knows who wrote it
+        self._size = fs.size(path) if self._has_file else 0  # where the next entry goes: after everything in the file
+        self._is_durable = False  # also for a file that existed: it may have been written without a sync
 
     @property
     def is_empty(self) -> bool:
@@ -54,7 +54,7 @@ class TransactionIndex:
     def append(self, aborted: AbortedTransaction) -> None:
         if self._last_offset is not None and aborted.last_offset <= self._last_offset:
             raise InvalidArgument(
-                f"{self.path}: a transaction that ended at offset {aborted.last_offset} cannot follow one of {self._last_offset}"
+                f"{self.path}: a transaction ending at {aborted.last_offset} cannot follow one ending at {self._last_offset}"
             )
         self._last_offset = aborted.last_offset
         if self._file is None:
@@ -68,9 +68,9 @@ class TransactionIndex:
         return list(self._entries())
 
     def collect_aborted(self, fetch_offset: int, upper_bound_offset: int) -> tuple[list[AbortedTransaction], bool]:
-        """The aborted transactions with records from `fetch_offset` up to `upper_bound_offset`, as far as this index knows.
+        """The aborted transactions with records from `fetch_offset` up to `upper_bound_offset`, as far as this index has them.
 
-        The second value says whether it knows all: a later segment then has none of them.
+        The second value is True if later segments have no more of them.
         """
         found = []
         for aborted in self._entries():
@@ -91,7 +91,7 @@ class TransactionIndex:
             last_offset = aborted.last_offset
 
     def reset(self) -> None:
-        """Drop all entries; a file that is there stays, empty."""
+        """Drop all entries; an existing file stays, empty."""
         if self._has_file:
             self._truncate(0)
         self._last_offset = None
@@ -103,7 +103,7 @@ class TransactionIndex:
                 raise CorruptIndex(f"{self.path}: a transaction ended at offset {aborted.last_offset}, before the segment begins")
 
     def rename_to(self, path: str) -> None:
-        """Give the file, if there is one, another name."""
+        """Rename the file, if there is one."""
         try:
             if self._fs.kind(self.path) != "missing":
                 self._fs.rename(self.path, path)
@@ -111,11 +111,11 @@ class TransactionIndex:
             self.path = path
 
     def update_parent_folder(self, folder: str) -> None:
-        """The partition's folder has a new name."""
+        """Follow the partition's folder to its new name."""
         self.path = os.path.join(folder, os.path.basename(self.path))
 
     def delete_if_exists(self) -> bool:
-        """Remove the file; whether there was one."""
+        """Delete the file; whether there was one."""
         self.close()
         with suppress(FileNotFoundError):
             self._fs.remove(self.path)
@@ -129,20 +129,20 @@ class TransactionIndex:
             self._is_durable = True
 
     def release(self) -> None:
-        """Let the file go until it is needed again."""
+        """Close the file until it is needed again."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
     def close(self) -> None:
-        """Let the file go; an index that is closed knows nothing of it."""
+        """Close the file; a closed index reads as empty."""
         self.release()
         self._has_file = False
         self._size = 0
 
     @contextmanager
     def _opened(self) -> Iterator[OpenFile]:
-        """The file that is there."""
+        """The existing file, opened."""
         if self._file is not None:
             yield self._file
             return
@@ -164,7 +164,7 @@ class TransactionIndex:
         with self._opened() as file:
             stored = file.read(0, self._size - self._size % _ENTRY.size)
         for version, *fields in _ENTRY.iter_unpack(stored):
-            # Kafka looks at the first of the version's two bytes only, and takes a negative one.
+            # Kafka checks only the first of the version's two bytes, and accepts a negative one.
             if version >> 8 > TXN_INDEX_VERSION:
                 raise LogRefusal(f"{self.path}: entries of version {version}, which is newer than {TXN_INDEX_VERSION}")
             yield AbortedTransaction(*fields)

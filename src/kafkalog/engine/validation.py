@@ -1,7 +1,7 @@
-"""What a leader does to a set before it is stored: its rules for batches and records, offsets, timestamps, and the topic's codec.
+"""What a leader does to a set before storing it: check its records, assign offsets and timestamps, apply the topic's codec.
 
-A set that fits as it is gets offsets, leader epoch and timestamps written into its headers, in place. It is built anew from its
-records when the codec or the format has to change, for v0 wrappers, whose messages carry absolute offsets, and for v1 wrappers
+A set that can be stored as it is gets offsets, leader epoch and timestamps written into its headers, in place. It is rebuilt from
+its records if the codec or the format has to change, for v0 wrappers, whose messages carry absolute offsets, and for v1 wrappers
 whose messages are not numbered 0, 1, 2, … .
 """
 
@@ -27,12 +27,12 @@ from .entries import Batch, Entry, Message, iter_entries
 from .entry_records import Glance, Record, iter_glances
 from .offsets import AppendOrigin
 
-DEFAULT_LZ4_LEVEL: Final = 9  # Kafka's name for its fast compressor, which has no levels
+DEFAULT_LZ4_LEVEL: Final = 9  # Kafka's number for its fast compressor, which has no levels
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What one append is held against, and what it is to become."""
+    """The rules that one append must obey, and the format to store it in."""
 
     codec: int = codecs.NONE
     level: int | None = None
@@ -64,7 +64,7 @@ class Rules:
 
 
 class Validated(NamedTuple):
-    """A set ready to be stored: the one that came, changed in place, or one built anew, which may be too large."""
+    """A set ready to be stored: the given one, changed in place, or a rebuilt one, which may be too large."""
 
     data: bytes | bytearray
     next_offset: int
@@ -83,7 +83,7 @@ class _Fault(NamedTuple):
 
 
 def target_compression(config: LogConfig, source_codec: int) -> tuple[int, int | None]:
-    """Codec and level (None: Kafka's default) that a topic stores a set in."""
+    """Codec and level (None: Kafka's default) in which a topic stores a set."""
     if config.compression_type == "producer":
         return source_codec, None
     if config.compression_type == "uncompressed":
@@ -116,7 +116,7 @@ def validate(data: bytearray, source_codec: int, next_offset: int, rules: Rules)
 def _validate_sound_batch(
     data: bytearray, entries: list[Entry], source_codec: int, next_offset: int, rules: Rules
 ) -> Validated | None:
-    """What nearly every append is: one batch that can be stored as it came. None if it is not, or not as clearly."""
+    """Handle what nearly every append is: one batch that can be stored as it is. None if it is not, or not clearly."""
     entry = entries[0]
     if len(entries) > 1 or not isinstance(entry, Batch) or (source_codec, 2) != (rules.codec, rules.magic):
         return None
@@ -133,7 +133,7 @@ def _validate_sound_batch(
 
 
 def _glance_at(entry: Batch) -> Ints | None:
-    """What `kernels.batch_validation` finds; None for records that are not sound."""
+    """The facts that `kernels.batch_validation` finds; None for records that are not sound."""
     facts = np.empty(batch_validation.FACT_COUNT, np.int64)
     start, stop = entry.start + batch.HEADER_SIZE, entry.start + entry.size
     content = np.frombuffer(entry.data, np.uint8)
@@ -164,7 +164,7 @@ def _is_sound(entry: Batch, facts: Ints, rules: Rules) -> bool:
 
 
 def _convert(entries: list[Entry], next_offset: int, rules: Rules) -> Validated:
-    """Plain records built anew in another format."""
+    """Plain records rebuilt in another format."""
     records = [list(entry) for entry in entries]
     first = _first_entry(entries, codecs.NONE)
     builder = _builder(first, next_offset, rules)
@@ -177,7 +177,7 @@ def _convert(entries: list[Entry], next_offset: int, rules: Rules) -> Validated:
 
 
 def _assign_offsets(data: bytearray, entries: list[Entry], next_offset: int, rules: Rules) -> Validated:
-    """Plain entries stamped in place."""
+    """Plain entries with offsets, epoch and timestamps written in place."""
     max_timestamp = NO_TIMESTAMP
     first = _first_entry(entries, codecs.NONE)
     for entry in entries:
@@ -195,11 +195,11 @@ def _assign_offsets(data: bytearray, entries: list[Entry], next_offset: int, rul
 
 
 def _validate_compressed(data: bytearray, entries: list[Entry], source_codec: int, next_offset: int, rules: Rules) -> Validated:
-    """A set with a codec, or that is to get one."""
+    """A set that is compressed or has to be."""
     first = _first_entry(entries, source_codec)
     in_place = source_codec == rules.codec and first.magic == rules.magic and rules.magic > 0
     if source_codec == codecs.NONE and first.is_control_batch:
-        in_place = True  # control records are not compressed unless they came so
+        in_place = True  # control records are not compressed unless they arrived so
     glances = in_place and first.magic == 2
     validated: list[AnyRecord] = []
     max_timestamp = NO_TIMESTAMP
@@ -240,8 +240,8 @@ def _whole_records(records: Iterable[AnyRecord]) -> list[Record]:
     whole = []
     for record in records:
         if isinstance(record, Glance):
-            # Kafka would go on to rebuild the batch, and fail for want of the keys and values that it did not read.
-            raise InvalidRecord("the records of a compressed batch have to be numbered 0, 1, 2, …")
+            # Kafka would continue to rebuild the batch, and fail because it did not read the keys and values.
+            raise InvalidRecord("the records of a compressed batch must be numbered 0, 1, 2, …")
         whole.append(record.record if isinstance(record, Message) else record)
     return whole
 
@@ -275,7 +275,7 @@ def _built(builder: RecordsBuilder) -> Validated:
     count = builder.records_count
     is_one_entry = builder.magic == 2 or builder.codec != codecs.NONE
     if count == 0 and is_one_entry and builder.timestamp_type == batch.LOG_APPEND_TIME_TYPE:
-        raise InvalidRecord("no records, so nothing that the append time could be given to")
+        raise InvalidRecord("no records to give the append time to")
     return Validated(data, builder.base_offset + count, builder.max_timestamp, True, count)
 
 
@@ -289,10 +289,10 @@ def _stamp(entry: Entry, last_offset: int, max_timestamp: int, rules: Rules) -> 
 
 
 def _first_entry(entries: Sequence[Entry], source_codec: int) -> Entry:
-    """The first entry, which has to be the only one if it is a batch or a wrapper."""
+    """The first entry, which must be the only one if it is a batch or a wrapper."""
     first = entries[0]
     if len(entries) > 1 and (first.magic >= 2 or source_codec != codecs.NONE):
-        raise InvalidRecord("more than one batch; only plain v0 and v1 messages may come together")
+        raise InvalidRecord("more than one batch; only plain v0 and v1 messages may be sent together")
     return first
 
 
@@ -317,7 +317,7 @@ def _check_count(entry: Batch) -> None:
 
 
 def _record_faults(entry: Entry, records: Iterable[AnyRecord], rules: Rules) -> list[_Fault]:
-    """What is wrong with single records."""
+    """The faults of individual records."""
     return [fault for number, record in enumerate(records) if (fault := _record_fault(entry, number, record, rules))]
 
 
@@ -338,7 +338,7 @@ def _record_fault(entry: Entry, number: int, record: AnyRecord, rules: Rules) ->
 
 
 def _sizes(record: AnyRecord) -> str:
-    """How large a message is, to tell which it was; like Kafka we stumble here over one whose lengths do not fit."""
+    """The sizes of a message, to identify it. As in Kafka this fails for one whose lengths are wrong."""
     if not isinstance(record, Message):
         return ""
     return f" with {len(record.key or b'')} bytes of key and {len(record.value or b'')} of value"
@@ -348,5 +348,5 @@ def _raise_faults(faults: Sequence[_Fault]) -> None:
     if not faults:
         return
     kind = InvalidTimestamp if any(fault.is_timestamp for fault in faults) else InvalidRecord
-    cause = kind(f"{len(faults)} of the records are refused, the first, number {faults[0].number}: {faults[0].text}")
+    cause = kind(f"{len(faults)} of the records are refused; the first is number {faults[0].number}: {faults[0].text}")
     raise RecordValidation(cause, [(fault.number, fault.text) for fault in faults])

@@ -1,4 +1,4 @@
-"""Where a log begins for its readers, and how far they may read: log start offset, high watermark, last stable offset."""
+"""The offsets between which a log is read: log start offset, high watermark, last stable offset."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from .producers import ProducerStates
 
 
 class Watermarks:
-    """The offsets that bound what is read.
+    """The offsets that bound what readers see.
 
-    The high watermark is the offset up to which all replicas have the log, and never behind its end; a leader alone moves it with
-    `update_high_watermark`. No reader of committed records may pass the first unstable offset.
+    The high watermark is the offset up to which all replicas have the log, and never above the log end offset; the caller
+    moves it with `update_high_watermark`. No reader of committed records may pass the first unstable offset.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class Watermarks:
         first = local_log.segments.first
         assert first is not None
         self._move_log_start_offset(max(log_start_offset, first.base_offset))
-        # Where the files begin, says a broker with tiered storage; without it, this stays where it was when the log was loaded.
+        # Where local files begin on a broker with tiered storage; without it, what it was when the log was loaded.
         self.local_log_start_offset = self.log_start_offset
         self.update_first_unstable_offset()
 
@@ -41,7 +41,7 @@ class Watermarks:
         return self._high_watermark.offset
 
     def update_high_watermark(self, new: OffsetMetadata) -> int:
-        """Set the high watermark, within the log; where it is now."""
+        """Set the high watermark, bounded by the log; returns what it is now."""
         if new.offset < self.log_start_offset:
             new = OffsetMetadata(self.log_start_offset)
         elif new.offset >= self.local_log.log_end_offset:
@@ -50,7 +50,7 @@ class Watermarks:
         return new.offset
 
     def follow_log_end(self) -> None:
-        """A high watermark at the end of the log stays there, also if the log became shorter."""
+        """Keep a high watermark that is at the end of the log there, also if the log became shorter."""
         if self.high_watermark >= self.local_log.log_end_offset:
             self._set_high_watermark(self.local_log.log_end)
 
@@ -62,7 +62,7 @@ class Watermarks:
         self.update_first_unstable_offset()
 
     def fetch_high_watermark(self) -> OffsetMetadata:
-        """The high watermark with its place in the log; it moves to the begin of the entry that holds it, or of the next."""
+        """The high watermark with its position in the log; it moves to the beginning of its entry, or of the next one."""
         self.local_log.check_open()
         if self._high_watermark.offset_only:
             self._set_high_watermark(self._convert(self.high_watermark))
@@ -80,7 +80,7 @@ class Watermarks:
         return unstable.offset if unstable is not None and unstable.offset < self.high_watermark else self.high_watermark
 
     def fetch_last_stable_offset(self) -> OffsetMetadata:
-        """The last stable offset with its place in the log."""
+        """The last stable offset with its position in the log."""
         self.local_log.check_open()
         high_watermark = self.fetch_high_watermark()
         unstable = self._first_unstable
@@ -91,7 +91,7 @@ class Watermarks:
         return unstable
 
     def update_first_unstable_offset(self) -> None:
-        """Look it up among the producers; what lies before the log start offset moves to the entry that holds that."""
+        """Ask the producers for it; one before the log start offset moves to the entry that holds that."""
         self.local_log.check_open()
         unstable = self.producers.first_unstable_offset
         if unstable is not None and (unstable.offset_only or unstable.offset < self.log_start_offset):
@@ -107,10 +107,10 @@ class Watermarks:
     # log start offset
 
     def increment_log_start_offset(self, offset: int) -> bool:
-        """Let the log begin at `offset`, if it begins before; whether it moved."""
+        """Raise the log start offset to `offset`; whether it moved."""
         with self.local_log.files.guard.doing("moving the log start offset"):
             if offset > self.high_watermark:
-                raise OffsetOutOfRange(f"the log cannot begin at {offset}, behind its high watermark {self.high_watermark}")
+                raise OffsetOutOfRange(f"the log cannot begin at {offset}, above its high watermark {self.high_watermark}")
             self.local_log.check_open()
             if offset <= self.log_start_offset:
                 return False

@@ -1,4 +1,4 @@
-"""The entries of partitions as stored: headers, and on request checksums and the first offsets of compressed v0/v1 sets."""
+"""The entries of partitions as stored: headers and, on request, checksums and the first offsets of compressed v0/v1 sets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .report import ReadReport
 
 @dataclass
 class BatchHeaders:
-    """Entries of one file. `base_offsets` is -1 where it is not known, `crc_valid` None unless it was asked for."""
+    """Entries of one file. `base_offsets` is -1 where unknown, `crc_valid` None unless requested."""
 
     partition: Partition
     file: str
@@ -38,7 +38,7 @@ class BatchHeaders:
 
 
 def read_batches(partitions: Iterable[Partition], options: ReadOptions, report: ReadReport) -> Iterator[BatchHeaders]:
-    """The entries of each partition in turn. A wrong checksum is a fact in a column here, not damage; lost framing is damage."""
+    """The entries of each partition in turn. A wrong checksum only shows in a column here; lost framing is damage."""
     for partition in partitions:
         yield from _PartitionBatches(partition, options, report).run()
 
@@ -97,7 +97,7 @@ class _PartitionBatches:
         return BatchHeaders(self.partition, window.file, entries, self._decoded_bases(window, header_bases(entries)), valid)
 
     def _without_damage(self, found: BatchHeaders, window: Window, segment: Segment, source: ByteSource) -> BatchHeaders:
-        """The same if every checksum of the range fits; raises the first damage. A torn last entry is left out."""
+        """The same if every checksum of the range matches; raises the first damage. A torn last entry is left out."""
         assert found.crc_valid is not None
         bad = np.flatnonzero(~found.crc_valid & self._rows_within(found))
         for row in bad.tolist():
@@ -118,7 +118,7 @@ class _PartitionBatches:
                 self._handle(segment, problem)
 
     def _bases(self, source: ByteSource, entries: EntryTable) -> NDArray[np.int64]:
-        """First offsets; those of compressed v0/v1 sets are read from the sets themselves, if the column is wanted."""
+        """First offsets; those of compressed v0/v1 sets are read from the sets themselves, if the column is requested."""
         bases = header_bases(entries)
         if self.want_bases:
             for row in np.flatnonzero(bases < 0).tolist():

@@ -1,4 +1,4 @@
-"""Which partitions somebody means. One rule for reads, tasks, commands and Spark: what is named and not there is an error."""
+"""Choose partitions by topic and number. One rule for reads, tasks, commands and Spark: a name that is not there is an error."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def is_given(partition: Partition, place: str) -> bool:
 
 
 def live_partitions(found: Iterable[Partition], place: str) -> list[Partition]:
-    """Those at `place` that no broker has deleted or put aside; one that is given by its own path counts whatever its state."""
+    """Those at `place` that no broker has deleted or moved aside; one that is given by its own path counts in any state."""
     return [partition for partition in found if not partition.state or is_given(partition, place)]
 
 
 def choose(
     found: Sequence[Partition], place: str, topics: Sequence[str] | None, numbers: Sequence[int] | None
 ) -> list[Partition]:
-    """The partitions of these topics with these numbers; UsageError where one of the names or numbers is not at `place`."""
+    """The partitions of these topics with these numbers; UsageError for a name or number that is not at `place`."""
     require_topics(found, place, topics)
     chosen = [partition for partition in found if topics is None or partition.topic in topics]
     for number in numbers or ():
@@ -35,7 +35,7 @@ def choose(
 
 
 def require_topics(found: Iterable[Partition], place: str, topics: Sequence[str] | None) -> None:
-    """UsageError if one of the topics is not there."""
+    """UsageError for a topic that is not there."""
     there = sorted({partition.topic for partition in found})
     for topic in topics or ():
         if topic not in there:
@@ -43,7 +43,7 @@ def require_topics(found: Iterable[Partition], place: str, topics: Sequence[str]
 
 
 def no_topic(topic: str, there: Sequence[str]) -> str:
-    """That a topic is missing, which one may have been meant, and what is there."""
+    """The message for a missing topic: a similar name, and what is there."""
     near = difflib.get_close_matches(topic, there, 1)
     guess = f"did you mean {near[0]}? " if near else ""
     return f"no topic {topic!r} here; {guess}there are: {_listed(there)}"

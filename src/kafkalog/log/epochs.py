@@ -12,13 +12,13 @@ from kafkalog.format.batch import NO_LEADER_EPOCH
 from kafkalog.format.checkpoint import EpochStart
 from kafkalog.format.entry_table import EntryTable
 
-from .headers import iter_headers
 from .partition import Partition
 from .report import ReadReport
+from .segments import iter_headers
 
 
 def assign_epoch(starts: list[EpochStart], start: EpochStart) -> bool:
-    """Add an epoch to `starts`, dropping those that it contradicts; False if it is the latest and has begun before."""
+    """Add an epoch to `starts`, dropping those that it contradicts; False if it is the latest one and has begun before."""
     if starts and start.epoch == starts[-1].epoch and start.start_offset >= starts[-1].start_offset:
         return False
     while starts and (starts[-1].epoch >= start.epoch or starts[-1].start_offset >= start.start_offset):

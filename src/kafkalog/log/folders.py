@@ -27,7 +27,9 @@ def find_partitions(store: Store, path: str) -> list[Partition]:
     if found.kind == "folder":
         return _partitions_of_folder(store, path)
     if found.kind == "other":
-        raise UnsupportedFormat("not-a-file", file=path, detail="give a log directory, a partition folder or a segment file")
+        raise UnsupportedFormat(
+            "not-a-file", file=path, detail="give the path of a log directory, a partition folder or a segment file"
+        )
     return [_partition_of_file(store, path, found)]
 
 
@@ -43,7 +45,7 @@ def _partitions_of_folder(store: Store, folder: str) -> list[Partition]:
         for entry in entries
         if entry.kind == "folder" and names.parse_folder_name(entry.name) is not None
     ]
-    # A broker follows these, so that they are partitions; left out without a word they would look like lost ones.
+    # A broker follows these links, so they are partitions; left out silently they would look lost.
     partitions += [
         replace(_partition(store, store.join(folder, entry.name), [], starts), problems=(_problem(store, folder, entry),))
         for entry in entries
@@ -66,7 +68,7 @@ def _is_segment_file(entry: Entry) -> bool:
 
 
 def read_high_watermarks(store: Store, log_directory: str) -> dict[tuple[str, int], int] | None:
-    """The high watermark of each partition as the broker last noted it; None where there is no such file to read."""
+    """The high watermark of each partition in the broker's checkpoint; None if that cannot be read."""
     return _read_checkpoint(store, log_directory, names.REPLICATION_CHECKPOINT)
 
 
@@ -129,7 +131,7 @@ def _named(path: str, entry: Entry, parsed: names.FileName) -> StoredFile:
 
 
 def segments_of(files: Iterable[StoredFile]) -> tuple[Segment, ...]:
-    """The live segments in order of offset, each with its siblings."""
+    """The live segments in offset order, each with its index files."""
     by_offset: dict[int, dict[str, StoredFile]] = {}
     for stored in files:
         if stored.kind in names.SEGMENT_KINDS and not stored.suffix:
@@ -143,7 +145,7 @@ def segments_of(files: Iterable[StoredFile]) -> tuple[Segment, ...]:
 
 
 def _partition_of_file(store: Store, path: str, entry: Entry) -> Partition:
-    """A partition of one file. Its folder's name gives topic and number; a file of any other name must look like a segment."""
+    """A partition of one file. Topic and number come from its folder's name; a file of another name must look like a segment."""
     folder = store.parent(path)
     parsed_folder = names.parse_folder_name(store.name(folder)) or names.FolderName(store.name(folder), UNNAMED)
     parsed = names.parse_file_name(store.name(path))
@@ -173,5 +175,5 @@ def _require_segment(store: Store, path: str, entry: Entry) -> None:
         return
     front = peek_front(data)
     if front is None or front.length < MIN_MESSAGE_SIZE or front.magic > MAX_MAGIC or front.offset < 0:
-        detail = "its first bytes are no entry of a Kafka log; segment files are named with 20 digits and .log"
+        detail = "its first bytes are not an entry of a Kafka log; segment files are named with 20 digits and .log"
         raise UnsupportedFormat("not-a-segment", file=path, position=0, found=data.hex(" ") or "an empty file", detail=detail)

@@ -17,10 +17,10 @@ from .report import ReadReport
 from .swap_segments import SwapWatch
 from .tail import PartitionTail
 
-# Each batch with the offset behind its last record.
+# Each batch with the offset after its last record.
 ReadBatches = Callable[[Partition, ReadOptions, ReadReport], Iterator[tuple[pa.RecordBatch, int]]]
 
-# A file may vanish between listing and opening it (retention, compaction); one that stays away is an error.
+# A file may vanish between listing and opening it (retention, compaction); if it stays away, that is an error.
 FAILED_ROUNDS = 5
 
 
@@ -33,7 +33,7 @@ def follow_partitions(
     report: ReadReport,
     start_offsets: Mapping[str, int],
 ) -> Iterator[pa.RecordBatch]:
-    """What is there now, then what comes, partition by partition in each round; `start_offsets` by folder."""
+    """Existing records, then new ones as they arrive, partition by partition in each round; `start_offsets` by folder."""
     followed = [_Followed(found, options, read, report, start_offsets.get(found.folder)) for found in partitions]
     stopping = False
     while True:
@@ -50,7 +50,7 @@ def follow_partitions(
 
 
 class _Followed:
-    """A partition and the offset up to which it has been given out."""
+    """A partition and the offset up to which it has been read."""
 
     def __init__(
         self, partition: Partition, options: ReadOptions, read: ReadBatches, report: ReadReport, start_offset: int | None
@@ -62,7 +62,7 @@ class _Followed:
         self.offset = options.record_range.start_offset if start_offset is None else start_offset
         self.failed_rounds = 0
         self.swaps = SwapWatch(options.limits)
-        self.waits = False  # for a broker that is putting a segment in the place of others
+        self.waits = False  # for a broker that is replacing segments
         self.tail = PartitionTail(
             options.limits, transactions=options.isolation == "read_committed", pass_damage=options.on_damage != "strict"
         )
@@ -91,11 +91,11 @@ class _Followed:
             self.report.add(round_report)
 
     def _current(self) -> Partition | None:
-        """The partition as it is now; None while a broker puts a segment in the place of others."""
+        """The partition as it is now; None while a broker is replacing segments."""
         return self.swaps.settled(find_partitions(self.partition.store, self.partition.file or self.partition.folder)[0])
 
     def _stop_offset(self, current: Partition) -> int:
-        """Where whole entries end now, and for read_committed the first open transaction begins."""
+        """Where whole entries end now or, for read_committed, where the first open transaction begins."""
         self.tail.look(current)
         if self.tail.damage is not None and self.tail.end_offset <= self.offset:
             raise self.tail.damage

@@ -1,8 +1,8 @@
-"""Whether a log still holds what was read of it: the entry that was read last, and the leader epochs up to there.
+"""Whether a log still holds what was read from it: the last entry that was read, and the leader epochs up to there.
 
-A log is cut and written again under a new leader epoch when a leader with other records takes over, and after a crash that
-cost the newest records. Offsets alone do not show it. A follower finds the place by asking its leader where an epoch ended;
-here the entries themselves answer first, then the leader-epoch-checkpoint beside them.
+A log is truncated and written again under a new leader epoch when a leader with other records takes over, and after a crash that
+lost the newest records. Offsets alone do not show it. A follower finds the divergence by asking its leader where an epoch ended;
+here the entries themselves are asked first, then the leader-epoch-checkpoint.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from kafkalog.segment.seek import seek_position
 from kafkalog.segment.windows import SegmentWalk, Window
 from kafkalog.storage.store import ByteSource
 
-from .headers import iter_headers
 from .partition import Partition, Segment
+from .segments import iter_headers
 
 
 @dataclass(frozen=True)
 class EntryMark:
-    """An entry and its place, as far as a header tells it from any other entry that could be there."""
+    """An entry and its place: the header fields that distinguish it from any other entry that could be there."""
 
     segment: int
     position: int
@@ -41,15 +41,15 @@ class EntryMark:
     crc: int
 
     def is_same_entry(self, other: EntryMark) -> bool:
-        """Whether both are one entry; compaction of other entries may have moved it."""
+        """Whether both are the same entry; compaction of other entries may have moved it."""
         return self._content() == other._content() and self.crc == other.crc
 
     def is_rewritten_as(self, other: EntryMark) -> bool:
-        """Whether `other` stands for the same offsets with other content, which compaction does not explain.
+        """Whether `other` has the same offsets with other content, which compaction does not explain.
 
-        A cleaner that changes an entry removes records from it or sets its delete horizon, a bit of the attributes.
+        A cleaner that changes an entry removes records or sets the delete horizon, a bit of the attributes.
         """
-        has_set = self.magic < 2 and self.attributes & CODEC_MASK  # compressed messages: a cleaner makes the set again
+        has_set = self.magic < 2 and self.attributes & CODEC_MASK  # compressed messages: a cleaner recompresses the set
         return not has_set and self._content() == other._content() and self.crc != other.crc
 
     def _content(self) -> tuple[int, ...]:
@@ -58,9 +58,9 @@ class EntryMark:
 
 @dataclass(frozen=True)
 class Lineage:
-    """What is known of a log up to `next_offset`: its last entry, and where leader epochs began, ascending.
+    """Identity of a log up to `next_offset`: its last entry, and the starts of its leader epochs, ascending.
 
-    `last_entry` is None where it was not noted, `epochs` is empty where none are known (formats v0 and v1 have no epochs).
+    `last_entry` is None if it was not recorded, `epochs` is empty if none are known (formats v0 and v1 have no epochs).
     """
 
     next_offset: int
@@ -78,13 +78,13 @@ class Lineage:
 
 @dataclass(frozen=True)
 class Divergence:
-    """From `offset` on the log no longer holds what was read; None where only the content shows it, and not from where on."""
+    """From `offset` on the log no longer holds what was read; None if the content differs but not from where is known."""
 
     offset: int | None
 
 
 def trace(partition: Partition, next_offset: int, last_entry: EntryMark | None) -> Lineage:
-    """The lineage up to `next_offset`, without epochs that the checkpoint has by now and the last entry that was read has not."""
+    """The lineage up to `next_offset`, without epochs of the checkpoint that began after the last entry that was read."""
     if last_entry is None or last_entry.leader_epoch < 0:
         return Lineage(next_offset, last_entry)
     epochs = [
@@ -98,11 +98,11 @@ def trace(partition: Partition, next_offset: int, last_entry: EntryMark | None) 
 
 
 def find_divergence(partition: Partition, read: Lineage, end_offset: int, limits: Limits) -> Divergence | None:
-    """Where the log, which ends at `end_offset` now, left what was read of it; None where it goes on from there."""
+    """Where the log, which now ends at `end_offset`, diverged from what was read; None if it continues from there."""
     here = last_entry_before(partition, read.next_offset, limits)
     mark = read.last_entry
     found = [end_offset] if end_offset < read.next_offset else []
-    if here is not None and not _goes_on(read, here):
+    if here is not None and not _continues(read, here):
         found += [*_by_entries(partition, read, here, limits), *_by_checkpoint(partition, read)]
     if found:
         return Divergence(max(min(found), 0))
@@ -110,26 +110,26 @@ def find_divergence(partition: Partition, read: Lineage, end_offset: int, limits
     return Divergence(None) if is_rewritten else None
 
 
-def _goes_on(read: Lineage, here: EntryMark) -> bool:
-    """Whether the entry that now holds the last offset that was read is of the epoch that it was: no checkpoint knows better."""
+def _continues(read: Lineage, here: EntryMark) -> bool:
+    """Whether the entry that now holds the last offset read has the same epoch as before; this overrides the checkpoint."""
     if read.last_entry is not None and here.is_same_entry(read.last_entry):
         return True
     return here.leader_epoch == read.epoch and here.last_offset >= read.last_offset
 
 
 def _by_entries(partition: Partition, read: Lineage, here: EntryMark, limits: Limits) -> list[int]:
-    """Where the log leaves what was read, by the entry that now holds the last offset of it, or is the last one before it."""
+    """Where the log diverges, judged by the entry that now holds the last offset read, or is the last one before it."""
     if NO_LEADER_EPOCH in (here.leader_epoch, read.epoch) or here.leader_epoch == read.epoch:
         return []
     if here.leader_epoch > read.epoch:
         return [_first_offset_above(partition, read.epoch, here, limits)]
-    if here.last_offset < read.last_offset:  # the entry that was read is gone, as compaction explains
+    if here.last_offset < read.last_offset:  # the entry that was read is gone, which compaction explains
         return []
     return [start.start_offset for start in read.epochs if start.epoch > here.leader_epoch]
 
 
 def _by_checkpoint(partition: Partition, read: Lineage) -> list[int]:
-    """The same by the checkpoint: the first offset below what was read that it gives to another epoch."""
+    """The same by the checkpoint: the first offset that was read and that it assigns to another epoch."""
     known, now = read.epochs, partition.epochs
     if not known or not now:
         return []
@@ -147,7 +147,7 @@ def epoch_at(epochs: Sequence[EpochStart], offset: int) -> int:
 
 
 def _first_offset_above(partition: Partition, epoch: int, here: EntryMark, limits: Limits) -> int:
-    """Where the entries of epochs after `epoch` begin; all headers up to `here` are read, which is rarely needed."""
+    """Where the entries of epochs after `epoch` begin. Reads all headers up to `here`, which is rarely needed."""
     for _, entries in iter_headers(partition, limits):
         above = np.flatnonzero((entries.magic == 2) & (entries.leader_epoch > epoch))
         if len(above):
@@ -159,9 +159,9 @@ def _first_offset_above(partition: Partition, epoch: int, here: EntryMark, limit
 
 
 def last_entry_before(partition: Partition, offset: int, limits: Limits) -> EntryMark | None:
-    """The last entry that begins before `offset` and whose checksum matches; None where there is none.
+    """The last entry that begins before `offset` and whose checksum matches; None if there is none.
 
-    What the listing does not show is not looked at.
+    Bytes beyond the listed sizes are not read.
     """
     for segment in reversed(partition.segments):
         if segment.base_offset >= offset:
@@ -183,7 +183,7 @@ def last_entry_before(partition: Partition, offset: int, limits: Limits) -> Entr
 
 
 def last_proven(segment: Segment, source: ByteSource, entries: EntryTable) -> EntryMark | None:
-    """The last of these entries whose checksum matches: a header alone may lie."""
+    """The last of these entries whose checksum matches: a header alone may be wrong."""
     for row in range(len(entries) - 1, -1, -1):
         if _is_proven(source, entries.only(row)):
             return mark_of(segment, entries, row)
@@ -206,7 +206,7 @@ def mark_of(segment: Segment, entries: EntryTable, row: int) -> EntryMark:
 
 
 def is_in_place(partition: Partition, mark: EntryMark, limits: Limits) -> bool:
-    """Whether the entry is still at its position, so that the file before it is what it was when the entry was read."""
+    """Whether the entry is still at its position, so that the file before it has not changed since the entry was read."""
     for segment in partition.segments:
         if segment.base_offset == mark.segment:
             with partition.open_log(segment) as source:

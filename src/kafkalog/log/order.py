@@ -1,8 +1,8 @@
-"""Hold entries against their neighbours: what no checksum covers shows there.
+"""Compare entries with adjacent ones, which reveals damage that no checksum covers.
 
-The CRC leaves out offsets and leader epochs, so a flipped bit in them passes it. Offsets and epochs that go back give it away,
-and so does an entry that reaches into the next segment. With `neighbours` the log is also taken to be without gaps (never
-compacted) and in agreement with its leader-epoch-checkpoint; then nothing in a segment can change unseen.
+The CRC does not cover offsets and leader epochs, so a flipped bit in them passes it. It shows when offsets or epochs go back, or
+when an entry reaches into the next segment. With `neighbours` the log is also assumed to have no gaps (never compacted) and to
+agree with its leader-epoch-checkpoint; then nothing in a segment can change unnoticed.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from .partition import Partition, Segment
 
 NOTHING_YET = -1
 MAX_INDEX_DELTA = MAX_INT32
-# Entries that are asked whether the one before them can be right.
+# Number of following entries that decide whether an entry can be right.
 WITNESSES = 2
 
 
 @dataclass(frozen=True)
 class OutOfPlace:
-    """An entry that does not fit its neighbours, or (`entry_stays`) one that does, behind offsets that are missing."""
+    """An entry that contradicts adjacent ones, or (`entry_stays`) a correct one before which offsets are missing."""
 
     row: int
     reason: str
@@ -42,10 +42,10 @@ class OutOfPlace:
 
 
 class _Place(NamedTuple):
-    """Where an entry stands.
+    """The place of an entry.
 
-    `base` is its last offset if the first is not known (`exact`). A compressed v0 set has its offsets inside, under a checksum,
-    but for the last one, which a reader of headers sees: that one is `unproven`.
+    `base` is its last offset if the first is not known (not `exact`). A compressed v0 set has its offsets inside, covered by a
+    checksum, except the last one, in its header: that one is `unproven`.
     """
 
     base: int
@@ -59,7 +59,7 @@ class _Place(NamedTuple):
 
 
 class Order:
-    """The order of one partition's entries, checked as they pass in file order. Damaged ones may be left out of what passes."""
+    """Checks the order of one partition's entries, given in file order. Damaged ones may be left out."""
 
     def __init__(self, partition: Partition, *, neighbours: bool) -> None:
         self.partition = partition
@@ -67,11 +67,11 @@ class Order:
         self.checkpointed = neighbours
         self.last_offset = NOTHING_YET
         self.epoch = NOTHING_YET
-        self.stop = 0  # the byte behind the last entry in place: whatever begins later has damage before it
+        self.stop = 0  # the position after the last entry in place: an entry that begins later has damage before it
         self.skipped = False
 
     def begin(self, segment: Segment, *, skipped: bool = False) -> None:
-        """Entries from here on belong to `segment`; `skipped`: those at its start are left out on purpose."""
+        """The following entries belong to `segment`; `skipped`: those at its start were skipped on purpose."""
         self.segment = segment
         self.skipped = skipped
         self.stop = 0
@@ -79,9 +79,9 @@ class Order:
             self.last_offset = segment.base_offset - 1
 
     def follows(self, window: Window) -> bool:
-        """Whether a window without compressed v0/v1 sets is in order and goes on from here; it is then what others follow.
+        """Whether a window without compressed v0/v1 sets is in order and continues from here; if so, it is accepted.
 
-        False is no verdict: `check` has to look at each entry.
+        False is not a verdict: `check` then has to examine each entry.
         """
         facts = window.facts
         fits = (
@@ -99,9 +99,9 @@ class Order:
         return fits
 
     def check(self, entries: EntryTable, base_offsets: NDArray[np.int64]) -> list[OutOfPlace]:
-        """The entries of these rows that are out of place; the others become the ground for what follows.
+        """Those of the entries that are out of place; the others are accepted.
 
-        `base_offsets` are the true first offsets; -1 where they are not known (a wrapper that was not decoded).
+        `base_offsets` are the true first offsets; -1 where unknown (a wrapper that was not decoded).
         """
         if not len(entries):
             return []
@@ -142,7 +142,7 @@ class Order:
         expected = known[np.maximum(at, 0)]
         epochs = entries.leader_epoch
         contradicts: NDArray[np.bool_] = (entries.magic == 2) & (at >= 0) & (epochs != expected)
-        if not self.contiguous:  # a cleaner from 4.0 on makes v2 batches of v0/v1 messages, which had no epoch
+        if not self.contiguous:  # a cleaner since 4.0 turns v0/v1 messages, which have no epoch, into v2 batches
             contradicts &= epochs != NO_LEADER_EPOCH
         return contradicts
 
@@ -199,20 +199,20 @@ class Order:
         return None
 
     def _gap(self, row: int, here: _Place, following: list[_Place]) -> OutOfPlace | None:
-        """Offsets are missing before this entry: it has a wrong offset itself, or others were lost. What follows tells."""
-        behind_damage = here.start != self.stop
+        """Offsets are missing before this entry: its own offset is wrong, or others were lost. What follows decides."""
+        after_damage = here.start != self.stop
         if following and following[0].start == here.stop and following[0].exact:
             fits = following[0].base == here.last + 1
         elif here.stop == self.segment.log.size and self.segment.next_base_offset is not None:
             fits = here.last + 1 == self.segment.next_base_offset
         else:
-            fits = behind_damage
-        if behind_damage and fits:
+            fits = after_damage
+        if after_damage and fits:
             return None
         return OutOfPlace(row, "gap", f"base offset {self.last_offset + 1}", here.base, entry_stays=fits)
 
     def missing_at_end(self) -> tuple[int, int] | None:
-        """The offsets that `neighbours` misses between the last entry of this segment and the next one."""
+        """The offsets missing between the last entry of this segment and the next one, with `neighbours`."""
         after = self.segment.next_base_offset
         if not self.contiguous or after is None or self.last_offset + 1 >= after:
             return None
@@ -234,6 +234,6 @@ def order_error(file: str, entries: EntryTable, problem: OutOfPlace) -> CorruptB
 
 
 def header_bases(entries: EntryTable) -> NDArray[np.int64]:
-    """The first offsets as far as headers tell: -1 for compressed v0/v1 sets."""
+    """The first offsets by the headers: -1 for compressed v0/v1 sets."""
     wrapper = (entries.magic < 2) & (entries.attributes & batch.CODEC_MASK != 0)
     return np.where(wrapper, -1, entries.base_offset)

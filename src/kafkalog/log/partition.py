@@ -1,4 +1,4 @@
-"""One partition as found on storage: its segments, what lies beside them, and the checkpoints that speak of it.
+"""One partition as found on storage: its segments, its other files, and the checkpoints that mention it.
 
 Checkpoints are evidence, not truth: one that cannot be read counts as absent.
 """
@@ -13,12 +13,21 @@ from functools import cached_property
 from kafkalog.errors import KafkaLogError
 from kafkalog.format import names
 from kafkalog.format.checkpoint import EpochStart, decode_leader_epoch_checkpoint, decode_partition_metadata
+from kafkalog.format.quantities import plural, size_text
 from kafkalog.storage.store import SMALL_FILE, ByteSource, Store
+
+MAX_SHOWN = 80
+
+
+def shown(value: object) -> str:
+    """A path, name or other text quoted for a `repr`; only the end of a long one."""
+    text = str(value)
+    return repr(text if len(text) <= MAX_SHOWN else "…" + text[-MAX_SHOWN:])
 
 
 @dataclass(frozen=True)
 class StoredFile:
-    """A file of a partition folder and what its name says."""
+    """A file of a partition folder, with its parsed name."""
 
     path: str
     size: int
@@ -26,21 +35,21 @@ class StoredFile:
     kind: str
     base_offset: int = -1
     suffix: str = ""
-    # What its blocks take, which changes without the file: index files are preallocated and sparse.
+    # The size of its blocks, which can change without the file: index files are preallocated and sparse.
     disk_size: int | None = field(default=None, compare=False)
     inode: int = 0
 
     @property
     def stored_size(self) -> int:
-        """What it takes where it is stored: its blocks on a disk, its bytes in an object store."""
+        """The space it occupies: its blocks on a disk, its bytes in an object store."""
         return self.size if self.disk_size is None else self.disk_size
 
 
 @dataclass(frozen=True)
 class Segment:
-    """A log file with the index files of the same number; `next_base_offset` is that of the following one, None in the newest.
+    """A log file with its index files; `next_base_offset` is the base offset of the next segment, None for the newest.
 
-    With positions it is a part of one, from entry to entry; the part that follows it then stands for the following segment.
+    With positions it is a part of a segment, cut between entries; the next part then takes the role of the next segment.
     """
 
     log: StoredFile
@@ -51,7 +60,7 @@ class Segment:
 
     @property
     def base_offset(self) -> int:
-        """The offset in its name; -1 for a file whose name does not say where it begins (a copy, a KRaft snapshot)."""
+        """The offset in its name; -1 for a file whose name has none (a copy, a KRaft snapshot)."""
         return self.log.base_offset if self.log.kind == "log" else -1
 
     @property
@@ -62,19 +71,25 @@ class Segment:
         """Where the entries of this segment end in its open file."""
         return source.size if self.stop_position is None else min(self.stop_position, source.size)
 
+    def __repr__(self) -> str:
+        parts = [shown(self.log.path), size_text(self.log.size), plural(len(self.siblings), "index file")]
+        if self.start_position or self.stop_position is not None:
+            parts.append(f"bytes {self.start_position} to {'the end' if self.stop_position is None else self.stop_position}")
+        return f"Segment({', '.join(parts)}{', newest' if self.is_newest else ''})"
+
 
 @dataclass(frozen=True)
 class Partition:
-    """A partition folder, or a single file of one. `log_start_offset` is None where no checkpoint speaks of it."""
+    """A partition folder, or a single file of one. `log_start_offset` is None if no checkpoint has it."""
 
-    store: Store = field(repr=False)
+    store: Store
     folder: str
     topic: str
     partition: int
     state: str = ""  # "", "delete", "future" or "stray"
-    segments: tuple[Segment, ...] = field(default=(), repr=False)
-    leftovers: tuple[StoredFile, ...] = field(default=(), repr=False)
-    files: tuple[StoredFile, ...] = field(default=(), repr=False)
+    segments: tuple[Segment, ...] = ()
+    leftovers: tuple[StoredFile, ...] = ()
+    files: tuple[StoredFile, ...] = ()
     problems: tuple[str, ...] = ()
     log_start_offset: int | None = None
     file: str | None = None  # the path of a partition that is a single file
@@ -92,7 +107,7 @@ class Partition:
 
     @cached_property
     def epochs(self) -> tuple[EpochStart, ...]:
-        """The leader-epoch-checkpoint, ascending; empty where there is none to read."""
+        """The lines of the leader-epoch-checkpoint; empty if there is none or it cannot be read."""
         found = [stored for stored in self.files if stored.kind == names.LEADER_EPOCH_CHECKPOINT]
         try:
             return tuple(decode_leader_epoch_checkpoint(self.store.read_small(found[0].path, SMALL_FILE))) if found else ()
@@ -106,7 +121,7 @@ class Partition:
 
     @cached_property
     def topic_id(self) -> str | None:
-        """The identity that brokers since 2.8 give a topic: one that was deleted and created again has another."""
+        """The id that brokers since 2.8 give a topic: one that was deleted and created again has another."""
         found = [stored for stored in self.files if stored.kind == names.PARTITION_METADATA]
         try:
             return decode_partition_metadata(self.store.read_small(found[0].path, SMALL_FILE)).topic_id if found else None
@@ -114,12 +129,12 @@ class Partition:
             return None
 
     def epoch_at(self, offset: int) -> int | None:
-        """The leader epoch that the checkpoint gives to an offset."""
+        """The leader epoch of an offset by the checkpoint."""
         at = bisect_right(self.epoch_starts, offset)
         return self.epochs[at - 1].epoch if at else None
 
     def segments_from(self, offset: int) -> tuple[Segment, ...]:
-        """The segments that may hold `offset` or anything above it."""
+        """The segments that may hold `offset` or higher ones."""
         return tuple(s for s in self.segments if s.next_base_offset is None or s.next_base_offset > offset)
 
     def open_log(self, segment: Segment) -> ByteSource:
@@ -127,3 +142,9 @@ class Partition:
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+    def __repr__(self) -> str:
+        parts = [shown(str(self)), plural(len(self.segments), "segment"), size_text(self.size)]
+        parts += [f"from offset {self.start_offset}", *([self.state] if self.state else [])]
+        parts += [plural(len(self.problems), "problem")] if self.problems else []
+        return f"Partition({', '.join(parts)}, {shown(self.file or self.folder)})"

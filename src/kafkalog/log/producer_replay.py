@@ -15,9 +15,9 @@ from kafkalog.format.entry_table import EntryHeader, EntryTable, Ints
 from kafkalog.format.java import HashMap
 from kafkalog.format.snapshot import PRODUCERS, encode_snapshot
 
-from .headers import iter_headers
 from .partition import Partition
 from .report import ReadReport
+from .segments import iter_headers
 from .transactions import Transaction, TransactionReplay
 
 NONE: Final = -1

@@ -1,7 +1,7 @@
-"""Read the records of partitions: scan ahead, decode windows on a few threads, give them out in order.
+"""Read the records of partitions: scan ahead, decode windows on a few threads, yield them in order.
 
-The scan runs in the caller's thread and is cheap; each window is then decoded on its own. Damage found by either is handled where
-windows come out, in log order: `strict` raises there, after everything before it has been given out.
+The scan is cheap and runs one window at a time; each window is then decoded on its own. Damage found by either is handled where
+windows come out, in log order: `strict` raises there, after everything before it has been yielded.
 """
 
 from __future__ import annotations
@@ -29,14 +29,13 @@ from kafkalog.segment.windows import WINDOW_BYTES, SegmentWalk, Window, WindowBu
 from kafkalog.storage.local import PatchedSource
 from kafkalog.storage.store import ByteSource
 
-from .headers import replay_transactions
 from .order import MAX_INDEX_DELTA, Order, header_bases, order_error
 from .partition import Partition, Segment
 from .report import ReadReport
-from .transactions import AbortedRanges, Committed
+from .transactions import AbortedRanges, Committed, replay_transactions
 
 DEFAULT_THREADS = 4
-AHEAD = 2  # windows under way, done or waiting, per thread
+AHEAD = 2  # windows in progress, done or waiting, per thread
 NARROW_OFFSETS = 1000
 NARROW_WINDOW_BYTES = 256 << 10
 
@@ -46,22 +45,22 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What to read and how to take damage; see `Logs.read` for the meaning of each."""
+    """What to read and how to handle damage; `Logs.read` explains each option."""
 
     columns: frozenset[str]
     record_range: RecordRange = field(default_factory=RecordRange)
     isolation: str = "read_uncommitted"
     on_damage: str = "strict"
     include_control: bool = False
-    include_empty: bool = False  # also slices of entries that hold no record (any more)
+    include_empty: bool = False  # also slices of entries without records
     neighbours: bool = False
     allow_disorder: bool = False
     skip_io_errors: bool = False
-    check_crcs: bool = False  # of batches, read strictly: a wrong checksum is damage, not a fact in a column
+    check_crcs: bool = False  # for batches, read strictly: a wrong checksum is damage, not just a column
     threads: int | None = None
     limits: Limits = field(default_factory=Limits)
     window_bytes: int | None = None
-    committed: Committed | None = None  # for a part of a partition, which cannot replay the transactions of the whole
+    committed: Committed | None = None  # for a part of a partition, which cannot replay all transactions
 
     @property
     def thread_count(self) -> int:
@@ -70,7 +69,7 @@ class ReadOptions:
 
 @dataclass
 class _Scanned:
-    """A window on its way to the decoder, or, without one, only problems of the walk."""
+    """A window to be decoded or, without one, only problems of the walk."""
 
     segment: Segment
     window: Window | None
@@ -95,7 +94,7 @@ class RecordSlice:
 
 
 def open_log(partition: Partition, segment: Segment, options: ReadOptions, report: ReadReport) -> ByteSource:
-    """The segment's log file, on request with zeros where the device fails; the report names those places."""
+    """The segment's log file, on request with zeros where the device fails; the report lists those places."""
     source = partition.open_log(segment)
     if not options.skip_io_errors:
         return source
@@ -126,12 +125,12 @@ class _PartitionRead:
         if options.isolation == "read_committed":
             committed = options.committed
             if committed is None:
-                # Fixed before the replay: what a broker appends later may belong to transactions that the replay did not see.
+                # Fixed before the replay: what a broker appends later may belong to transactions that the replay has not seen.
                 self.newest_stop = self._newest_size()
                 committed = replay_transactions(partition, options.limits).committed()
             self.aborted = committed.aborted
             if committed.first_open_offset is not None and committed.first_open_offset < self.range.stop_offset:
-                # A transaction without a marker: open, or its marker is damaged. Only a look at all that follows can tell.
+                # A transaction without a marker: it is open, or its marker is damaged. Only all that follows shows which.
                 self.range = replace(self.range, stop_offset=committed.first_open_offset)
                 self.last_checked_offset = HIGHEST
         self.salvage = options.on_damage == "salvage"
@@ -160,12 +159,12 @@ class _PartitionRead:
     def run(self) -> Iterator[RecordSlice]:
         for scanned, decoded in ordered(self._decode, self._scan(), self.options.thread_count):
             for part, found in self._parts(scanned, decoded):
-                yield from self._give_out(part, found)
+                yield from self._yield_records(part, found)
             if scanned.window is not None:
                 self.buffers.give_back(scanned.window)
 
     def _parts(self, scanned: _Scanned, decoded: DecodedWindow | None) -> Iterator[tuple[_Scanned, DecodedWindow | None]]:
-        """What was decoded, then what was left of the window, part by part, so that only one of these is in memory."""
+        """What was decoded, then the rest of the window part by part, so that only one part is in memory."""
         window = scanned.window
         while window is not None and decoded is not None and decoded.left is not None:
             entries = np.arange(window.count) if scanned.entries is None else scanned.entries
@@ -222,7 +221,7 @@ class _PartitionRead:
         )
 
     def _is_beyond(self, window: Window) -> bool:
-        """Whether the offsets that are to be checked end before this window does."""
+        """Whether the offsets to check end before this window does."""
         return int(window.entries.base_offset[-1]) > self.last_checked_offset
 
     # -- decoding (on worker threads) ----------------------------------------------------------------------------------------
@@ -247,7 +246,7 @@ class _PartitionRead:
         return self.decoder.decode(window, entries, None if wanted.all() else wanted, leave_large=leave_large)
 
     def _wants_all(self, window: Window) -> bool:
-        """The common case, told from a few facts: every entry lies within the range, and none is left out for what it is."""
+        """Whether, by a few facts, every entry lies within the range and none is to be left out: the common case."""
         facts = window.facts
         return (
             bool(facts.in_order)
@@ -267,10 +266,10 @@ class _PartitionRead:
         return chosen
 
     def _wanted(self, table: EntryTable) -> NDArray[np.bool_]:
-        """Entries that may hold records to be given out. Their headers say so, and count only if the checksum fits."""
+        """Entries that may hold requested records, by their headers, which count only if the checksum matches."""
         exact = header_bases(table)
         wanted: NDArray[np.bool_] = exact <= self.range.last_offset
-        # A v1 wrapper's timestamp may be stale (0.10.0 brokers), so only v2 headers and single messages rule a time out.
+        # A v1 wrapper's timestamp may be stale (0.10.0 brokers), so only v2 headers and single messages can exclude a time.
         latest_known = (table.magic == 2) | ((table.magic == 1) & (exact >= 0))
         wanted &= ~latest_known | (table.max_timestamp >= self.range.start_time_ms)
         if not self.options.include_control:
@@ -279,9 +278,9 @@ class _PartitionRead:
             wanted &= ~self.aborted.mask(table)
         return wanted
 
-    # -- giving out, in order ------------------------------------------------------------------------------------------------
+    # -- yielding, in order --------------------------------------------------------------------------------------------------
 
-    def _give_out(self, scanned: _Scanned, decoded: DecodedWindow | None) -> Iterator[RecordSlice]:
+    def _yield_records(self, scanned: _Scanned, decoded: DecodedWindow | None) -> Iterator[RecordSlice]:
         if scanned.begins:
             self.order.begin(scanned.segment, skipped=scanned.skipped)
         if decoded is not None:
@@ -297,7 +296,7 @@ class _PartitionRead:
             self._check_end(scanned.segment)
 
     def _out_of_place(self, scanned: _Scanned, decoded: DecodedWindow) -> list[EntryProblem]:
-        """Entries whose offsets or epochs do not fit, among those that are intact."""
+        """Intact entries whose offsets or epochs contradict adjacent entries."""
         window = decoded.window
         if scanned.entries is None and not decoded.problems and self.order.follows(window):
             self._note_overflow(scanned.segment, window.entries, window.facts.greatest_last)
@@ -315,7 +314,7 @@ class _PartitionRead:
         ]
 
     def _note_overflow(self, segment: Segment, table: EntryTable, greatest_last: int) -> None:
-        """Offsets beyond what an index can hold relative to the segment's base (KAFKA-6264): readable, but worth a word."""
+        """Note offsets too far from the segment's base for an index (KAFKA-6264): readable, but worth a note."""
         if segment.base_offset >= 0 and greatest_last - segment.base_offset > MAX_INDEX_DELTA:
             self.report.note("segment-overflow", int((table.last_offset - segment.base_offset > MAX_INDEX_DELTA).sum()))
 
@@ -362,7 +361,7 @@ class _PartitionRead:
 
 
 def decoded_bases(decoded: DecodedWindow, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The first offsets of these entries (ascending rows of the window), also of the compressed v0/v1 sets that were decoded."""
+    """The first offsets of these entries (ascending rows of the window), including compressed v0/v1 sets that were decoded."""
     bases = header_bases(rows_of(decoded.window.entries, rows))
     if (bases < 0).any():
         for group in decoded.groups:
@@ -378,19 +377,19 @@ def _runs(kept: NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
 
 
 def torn_by_crash(error: SegmentError, file_stop: int) -> SegmentError:
-    """The very last entry, with a sector of zeros in it, was being written when the power went: a tail, not damage."""
+    """A last entry with zeroed sectors was being written when the power failed: a tail, not damage."""
     if error.reason != "torn-write" or error.position + error.length != file_stop:
         return error
     return TornTail("torn-write", **entry_fields(error), at_tail=True)
 
 
 def entry_fields(error: SegmentError) -> dict[str, Any]:
-    """Where an error lies, as the keyword arguments of another."""
+    """The place of an error, as keyword arguments for another."""
     return {name: getattr(error, name) for name in ("file", "position", "length", "base_offset", "last_offset")}
 
 
 def explain_end(segment: Segment, source: ByteSource, problem: SegmentError, limits: Limits) -> SegmentError:
-    """What a walk ended with, told apart: a tail is one only if no intact entry lies behind it."""
+    """Classify the end of a walk: it is a tail only if no intact entry follows."""
     if problem.reason not in ("torn", "torn-write"):
         return problem
     bounds = ResyncBounds(minimum_offset=segment.base_offset - 1, batch_bytes=limits.batch_bytes)
@@ -404,7 +403,7 @@ def explain_end(segment: Segment, source: ByteSource, problem: SegmentError, lim
 
 
 class SegmentPlacement:
-    """The order of one segment, for the salvage walk: it has to know what may follow before it searches."""
+    """The order of one segment for the salvage walk, which must know what may follow before it searches."""
 
     def __init__(self, partition: Partition, segment: Segment, options: ReadOptions, *, skipped: bool) -> None:
         self.order = Order(partition, neighbours=options.neighbours)
@@ -416,7 +415,7 @@ class SegmentPlacement:
             return []
         bases = header_bases(table)
         found = [problem for problem in self.order.check(table, bases) if not problem.entry_stays]
-        # Where a compressed v0/v1 set begins shows only when it is decoded; then its place is judged, unless it is hopeless.
+        # Where a compressed v0/v1 set begins is known only once it is decoded; its place is judged then, unless it is impossible.
         certain = [problem for problem in found if bases[problem.row] >= 0 or problem.found > self.bounds().maximum_offset]
         return [(problem.row, order_error(file, table, problem)) for problem in certain]
 
@@ -431,9 +430,9 @@ class SegmentPlacement:
 
 
 def ordered(work: Callable[[Item], Result], items: Iterator[Item], threads: int) -> Iterator[tuple[Item, Result]]:
-    """Each item with the result of `work` on it, in order; a few items are under way at once on as many threads.
+    """Each item with the result of `work` on it, in order; a few items are in progress at once on as many threads.
 
-    A thread takes its item from `items` by itself, when its turn has come: what it reads stays in the caches of its core.
+    Each thread takes its item from `items` itself, in turn: what it reads stays in the caches of its core.
     """
     if threads <= 1:
         for item in items:
@@ -465,6 +464,6 @@ def ordered(work: Callable[[Item], Result], items: Iterator[Item], threads: int)
                 return
             yield done
     finally:
-        # Not cancelled: a step that never runs hands no turn on, and one that a thread takes after it would wait for ever.
+        # Not cancelled: a step that never runs does not pass its turn on, and a later step on a thread would wait forever.
         is_ended = True
         pool.shutdown(wait=True)

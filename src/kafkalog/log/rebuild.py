@@ -1,9 +1,8 @@
-"""Rebuild the files beside a log from its batches, byte for byte as Kafka's own recovery does.
+"""Rebuild the index, snapshot and checkpoint files of a partition from its batches, byte for byte as Kafka's own recovery does.
 
-Recovery replays segment after segment. For each it makes the `.index`, the `.timeindex` and, if a transaction was aborted there,
-the `.txnindex`; between two it writes what it knows of the producers into a `.snapshot` and reads it back, which forgets those
-that have been silent for too long. It ends at the first damage. Leader epochs are those of the checkpoint, and newer ones of
-batches.
+Recovery replays segment after segment. For each it writes the `.index`, the `.timeindex` and, if a transaction was aborted there,
+the `.txnindex`; between two it writes the producers into a `.snapshot` and reads it back, which drops those that have been silent
+for too long. It ends at the first damage. Leader epochs are those of the checkpoint, and newer ones of batches.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True)
 class RebuildOptions:
-    """The settings of the broker that the files are for. Without a time of its recovery, no producer is forgotten."""
+    """Settings of the broker that the files are for. Without `now_ms`, the time of its recovery, no producer expires."""
 
     index_interval_bytes: int = DEFAULT_INTERVAL_BYTES
     now_ms: int | None = None
@@ -42,7 +41,7 @@ class RebuildOptions:
 
 
 class SideFileBuilder:
-    """Takes the headers of a partition, segment by segment; gives out the files beside its logs as they become known."""
+    """Builds the index, snapshot and checkpoint files of a partition from its headers, segment by segment."""
 
     def __init__(self, options: RebuildOptions, log_start_offset: int = 0, epochs: Sequence[EpochStart] = ()) -> None:
         self.options = options
@@ -52,11 +51,11 @@ class SideFileBuilder:
         for start in epochs:
             assign_epoch(self.epochs, start)
         self.end_offset = 0
-        self._replayed_offset = 0  # where the last v2 batch ended
+        self._replayed_offset = 0  # where the last v2 batch ends
         self._snapshot_offset = log_start_offset
 
     def begin(self, base_offset: int) -> Files:
-        """Go on to the segment of this base offset; the snapshot that belongs to it."""
+        """Start the segment of this base offset; returns the snapshot that belongs to it."""
         self.base_offset = base_offset
         self.index = IndexBuilder(base_offset, self.options.index_interval_bytes)
         files = self._snapshot(base_offset) if self.end_offset else {}
@@ -89,14 +88,14 @@ class SideFileBuilder:
         return {segment_file_name(self.base_offset, kind): content for kind, content in files.items()}
 
     def finish(self) -> Files:
-        """The snapshot at the end of the log, and the leader epochs; brokers leave their file empty until there is one."""
+        """The snapshot at the end of the log, and the leader epochs; brokers leave that file empty until there is one."""
         files = self._snapshot(self.end_offset)
         starts = epochs_between(self.epochs, self.log_start_offset, self.end_offset)
         files[LEADER_EPOCH_CHECKPOINT] = encode_leader_epoch_checkpoint(starts) if self.epochs else b""
         return files
 
     def _snapshot(self, offset: int) -> Files:
-        if self._replayed_offset != offset:  # recovery wrote one where the batches end, and reads it to write this one
+        if self._replayed_offset != offset:  # recovery writes one where the batches end, and reads it back to write this one
             self.producers.reload()
         files = {}
         if offset > self._snapshot_offset:
@@ -109,9 +108,9 @@ class SideFileBuilder:
 def rebuild(
     partition: Partition, options: RebuildOptions, limits: Limits, report: ReadReport, progress: Progress | None = None
 ) -> Iterator[Files]:
-    """The files beside the logs of a partition, up to its first damage, which the report then names.
+    """The rebuilt files of a partition, up to its first damage, which is added to the report.
 
-    `progress` is told how many more bytes are done.
+    `progress` is called with the number of bytes just done.
     """
     builder = SideFileBuilder(options, partition.log_start_offset or 0, partition.epochs)
     for segment in partition.segments:
@@ -128,7 +127,7 @@ def rebuild(
 def _replay(
     source: ByteSource, builder: SideFileBuilder, limits: Limits, report: ReadReport, progress: Progress | None
 ) -> SegmentError | None:
-    """Feed the intact entries at the start of a segment to the builder; what is wrong behind them."""
+    """Feed the intact entries at the start of a segment to the builder; returns what is wrong after them."""
     walk = SegmentWalk(source, 0, source.size, limits)
     buffers = WindowBuffers()
     for window in walk.windows(buffers):

@@ -1,7 +1,7 @@
-"""Put the files of a segment in the place of old ones, under the names by which a broker completes or undoes it after a crash.
+"""Replace the files of a segment, under the names by which a broker completes or undoes it after a crash.
 
-`.cleaned` files are not complete, `.swap` files are and only wait to replace others, `.deleted` files are on their way out. Every
-folder sync stands between two kinds of names that a power cut must not leave in any other combination.
+`.cleaned` files are incomplete, `.swap` files are complete and about to replace others, `.deleted` files are about to be removed.
+Each folder sync separates two sets of names that a power cut must not leave in any other combination.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Replacement:
             write_file(self.fs, path, parts, self._ownership(kind))
 
     def _ownership(self, kind: str) -> Ownership | None:
-        """That of the file that is replaced, or of the log that it stands beside."""
+        """That of the file that is replaced, or of its log."""
         return replaced_ownership(self.fs, self.path(kind)) or replaced_ownership(self.fs, self.path("log"))
 
     def undo(self) -> None:
@@ -53,7 +53,7 @@ class Replacement:
                 self.fs.remove(self.path(kind, CLEANED))
 
     def publish(self) -> None:
-        """Let the new files take the place of the old ones. Once the caller has synced the folder it is certain."""
+        """Replace the old files by the new ones. It is durable once the caller has synced the folder."""
         with writing(self.path("log"), "cannot be replaced"):
             self.fs.sync_folder(self.folder)
             for kind in self.kinds:
@@ -62,7 +62,7 @@ class Replacement:
             old = [kind for kind in KINDS if self.fs.kind(self.path(kind)) == "file"]
             for kind in old:
                 self.fs.rename(self.path(kind), self.path(kind, DELETED))
-            # The log first: loading deletes what has its name while the log waits, but makes no time index anew.
+            # The log first: loading deletes files of final names while the log is `.swap`, but does not rebuild a time index.
             self.fs.rename(self.path("log", SWAP), self.path("log"))
             self.fs.sync_folder(self.folder)
             for kind in self.kinds:

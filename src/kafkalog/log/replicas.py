@@ -1,9 +1,9 @@
 """The intact entries of a damaged partition in the order of their offsets, with holes filled from other replicas of it.
 
-The replica with the newest leader epoch, and in it the most offsets, is followed; others are asked only for offsets that damage
-took from it. A gap without damage is what compaction leaves: to fill it would bring deleted records back, so only `fill_gaps`
-does. What another replica has counts only if its leader epoch fits between the neighbours of the hole: a replica that once
-diverged holds batches that were never part of this log.
+The replica with the newest leader epoch, and the most offsets in it, is followed; others are used only for offsets that it lost
+to damage. A gap without damage is what compaction leaves: filling it would bring deleted records back, so only `fill_gaps` does.
+Batches of another replica count only if their leader epoch lies between those of the entries around the hole: a replica that
+once diverged holds batches that were never part of this log.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MAX_EPOCH = MAX_INT32
 
 @dataclass(frozen=True)
 class Kept:
-    """A run of entries of one file of one replica; `filled`: of another one than the first."""
+    """A run of entries of one file of one replica; `filled`: of a replica other than the first."""
 
     partition: Partition
     run: Run
@@ -44,7 +44,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Lost:
-    """Offsets that no replica has any more, at most; `last_offset` is None where nothing tells how far the log went."""
+    """The range of offsets that no replica has any more; `last_offset` is None if it is unknown how far the log went."""
 
     first_offset: int
     last_offset: int | None
@@ -55,7 +55,7 @@ Piece = Kept | Lost
 
 @dataclass(frozen=True)
 class MergeOptions:
-    """Whether to fill gaps where no damage is seen, and to keep entries that may have come out of a value."""
+    """Whether to fill gaps without visible damage, and to keep entries that may be bytes inside a value."""
 
     fill_gaps: bool = False
     unverified: bool = False
@@ -63,7 +63,7 @@ class MergeOptions:
 
 
 def newest_first(replicas: Sequence[Partition], limits: Limits) -> list[Partition]:
-    """The replicas in the order in which they are believed, equal ones as they were given."""
+    """The replicas in order of trust, equal ones in the given order."""
     if len(replicas) == 1:
         return list(replicas)
     return sorted(replicas, key=lambda replica: _end(replica, limits), reverse=True)
@@ -81,7 +81,7 @@ def _end(replica: Partition, limits: Limits) -> tuple[int, int]:
 
 
 class SalvagedLog:
-    """What can be had of one partition. `report` tells what the first replica lost, byte range by byte range."""
+    """What can be saved of one partition. `report` lists what the first replica lost, byte range by byte range."""
 
     def __init__(self, replicas: Sequence[Partition], options: MergeOptions, report: ReadReport) -> None:
         self.primary, *self.others = replicas
@@ -91,7 +91,7 @@ class SalvagedLog:
         self.epoch = -1
 
     def pieces(self, segment: Segment) -> Iterator[Piece]:
-        """What goes into this segment of the first replica; to be asked for one segment after the other."""
+        """What goes into this segment of the first replica; call it for one segment after the other."""
         self.last_offset = max(self.last_offset, segment.base_offset - 1)
         stop = segment.start_position
         dropped = len(self.report.dropped)
@@ -100,7 +100,7 @@ class SalvagedLog:
                 if self.options.fill_gaps or run.start != stop:
                     epoch = int(run.entries.leader_epoch[0])
                     yield from self._fill(int(run.bases[0]) - 1, epoch if epoch >= 0 else MAX_EPOCH, self.others)
-                yield self._taken(Kept(self.primary, run))
+                yield self._accepted(Kept(self.primary, run))
                 stop = run.stop
         yield from self._end_of(segment, stop, damaged=len(self.report.dropped) > dropped)
 
@@ -114,7 +114,7 @@ class SalvagedLog:
             yield Lost(self.last_offset + 1, None)
 
     def _in_order(self, run: Run) -> Iterator[Run]:
-        """The parts of a run whose offsets rise and whose epochs do not fall: a broker takes no other log."""
+        """The parts of a run whose offsets rise and whose epochs do not fall: a broker accepts no other log."""
         lasts, epochs = run.entries.last_offset, run.entries.leader_epoch
         before = np.maximum.accumulate(np.concatenate(([self.last_offset], lasts)))[:-1]
         epochs_before = np.maximum.accumulate(np.concatenate(([self.epoch], epochs)))[:-1]
@@ -137,13 +137,13 @@ class SalvagedLog:
         self.report.kept_batches -= 1
         self.report.kept_bytes -= error.length
 
-    def _taken(self, piece: Kept) -> Kept:
+    def _accepted(self, piece: Kept) -> Kept:
         self.last_offset = piece.last_offset
         self.epoch = max(self.epoch, int(piece.run.entries.leader_epoch.max()))
         return piece
 
     def _fill(self, last: int, epoch: int, others: Sequence[Partition]) -> Iterator[Piece]:
-        """What the other replicas have behind the last entry taken, up to the offset `last` and the leader epoch `epoch`."""
+        """What the other replicas have after the last accepted entry, up to the offset `last` and the leader epoch `epoch`."""
         if self.last_offset >= last:
             return
         if not others:
@@ -157,9 +157,9 @@ class SalvagedLog:
                 if not self._fits(run.entries.header(row), int(run.bases[row]), last, epoch):
                     continue
                 entry = replace(run, entries=run.entries[row : row + 1], bases=run.bases[row : row + 1])
-                if entry.start != stop:  # a gap without one in the bytes is compaction's
+                if entry.start != stop:  # a gap in offsets without one in the bytes is left by compaction
                     yield from self._fill(int(entry.bases[0]) - 1, epoch, rest)
-                yield self._taken(Kept(replica, entry, filled=True))
+                yield self._accepted(Kept(replica, entry, filled=True))
                 stop = entry.stop
         yield from self._fill(last, epoch, rest)
 

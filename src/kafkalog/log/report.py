@@ -1,4 +1,4 @@
-"""What a read kept and what it had to leave out, byte range by byte range."""
+"""What a read kept, and each byte range that it had to leave out."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafkalog.errors import SegmentError, StorageError, TornTail
+from kafkalog.format.quantities import plural, size_text
+
+MAX_REASONS_SHOWN = 5
 
 
 @dataclass(frozen=True)
 class Dropped:
-    """A byte range that gave no records, and why. Offsets are -1 where the damage hides them."""
+    """A byte range that was left out, and why. Offsets are -1 where damage hides them."""
 
     file: str
     position: int
@@ -27,10 +30,10 @@ class Dropped:
 
 @dataclass
 class ReadReport:
-    """Counts of one read, filled while its batches are taken.
+    """Counts of one read, updated while its batches are consumed.
 
-    `dropped` is damage. `tails` are the ends of newest segments that are not whole entries: a write under way or cut short,
-    preallocated zeros; they are no damage. `unread` are files that storage would not give.
+    `dropped` is damage. `tails` are incomplete entries at the ends of newest segments: a write in progress or cut short, or
+    preallocated zeros; they are not damage. `unread` are files that could not be read.
     """
 
     kept_records: int = 0
@@ -77,7 +80,7 @@ class ReadReport:
             self.notes[code] = self.notes.get(code, 0) + count
 
     def add(self, later: ReadReport) -> None:
-        """Count a later read of the same files in; its tails take the place of these."""
+        """Add a later read of the same files; its tails replace these."""
         self.kept_records += later.kept_records
         self.kept_batches += later.kept_batches
         self.kept_bytes += later.kept_bytes
@@ -86,6 +89,17 @@ class ReadReport:
         self.unread += later.unread
         for code, count in later.notes.items():
             self.note(code, count)
+
+    def __repr__(self) -> str:
+        parts = [plural(self.kept_records, "record"), plural(self.kept_batches, "batch", "batches"), size_text(self.kept_bytes)]
+        if self.dropped:
+            reasons = [f"{reason} {count}" for reason, count in self.reasons.items()]
+            more = ", …" if len(reasons) > MAX_REASONS_SHOWN else ""
+            dropped = f"dropped {plural(len(self.dropped), 'range')} of {size_text(self.dropped_bytes)}"
+            parts.append(f"{dropped} ({', '.join(reasons[:MAX_REASONS_SHOWN])}{more})")
+        parts += [plural(len(self.tails), "tail")] if self.tails else []
+        parts += [plural(len(self.unread), "unread file")] if self.unread else []
+        return f"ReadReport({', '.join(parts)}{', clean' if self.is_clean else ''})"
 
     def as_dict(self) -> dict[str, Any]:
         """The report as plain values, for JSON."""

@@ -1,4 +1,4 @@
-"""What can be told of a segment from its names, sizes and a few headers, or from all of its headers."""
+"""The headers of a partition's segments: walked, or summarised by segment from names, sizes and a few or all headers."""
 
 from __future__ import annotations
 
@@ -23,12 +23,44 @@ from .report import ReadReport
 MILLION = 1_000_000
 
 
+def iter_headers(
+    partition: Partition, limits: Limits, unread: ReadReport | None = None
+) -> Iterator[tuple[ByteSource, EntryTable]]:
+    """Tables of headers of every segment, as far as each can be walked, with the open file.
+
+    A file that cannot be read is an error; with `unread` it is noted there and skipped.
+    """
+    for segment in partition.segments:
+        try:
+            with partition.open_log(segment) as source:
+                for entries in SegmentWalk(source, 0, source.size, limits).headers():
+                    yield source, entries
+        except StorageError as error:
+            if unread is None:
+                raise
+            unread.leave_unread(error)
+
+
+def end_offset(partition: Partition, limits: Limits) -> int:
+    """The offset that the next record would get: the one after the last whole entry."""
+    for segment in reversed(partition.segments):
+        with partition.open_log(segment) as source:
+            index = segment.siblings.get("index")
+            start = seek_position(source, partition.store, index.path if index else None, segment.base_offset, MAX_OFFSET, limits)
+            last = -1
+            for entries in SegmentWalk(source, start, source.size, limits).headers():
+                last = int(entries.last_offset[-1])
+            if last >= 0:
+                return last + 1
+    return partition.start_offset
+
+
 def summarise_segments(
     partition: Partition, limits: Limits, unread: ReadReport | None = None, *, deep: bool
 ) -> Iterator[dict[str, Any]]:
-    """One row per segment, live ones first. Without `deep` an index may spare the walk to the last entry.
+    """One row per segment, live ones first. Without `deep` an index may save the walk to the last entry.
 
-    A file that cannot be read is an error, or with `unread` noted there, and its row has only what its name says.
+    A file that cannot be read is an error; with `unread` it is noted there, and its row has only what its name says.
     """
     for segment in (*partition.segments, *_left_over(partition)):
         row = _named(segment)

@@ -1,6 +1,6 @@
-"""Segments that a replacement has finished and not yet put in their place: a crash came in between.
+"""Completed `.swap` segments: a crash interrupted the replacement of other segments before they got their final names.
 
-A broker's start gives them their names. Until then they are all that is left of what they replace, once that is on its way out.
+A broker's start renames them. Until then they may be all that is left of what they replace.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ SETTLED_SECONDS: Final = 2.0
 class SwapWatch:
     """The `.swap` files of one partition, for a reader that lists it again and again.
 
-    Where no broker holds the lock of the log directory, a finished segment is taken at once. Beside a live broker it is about to
-    get its name: a reader that took it would look for a file that is gone, and one that ignored it would step over its records.
-    So the reader waits, and takes what is still there, unchanged, after `SETTLED_SECONDS`.
+    Where no broker holds the lock of the log directory, a finished segment is used at once. A live broker is about to rename it:
+    a reader that used it would look for a file that is gone, and one that ignored it would skip its records. So the reader waits,
+    and uses what is still there, unchanged, after `SETTLED_SECONDS`.
     """
 
     def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
@@ -38,9 +38,9 @@ class SwapWatch:
         self._since = 0.0
 
     def settled(self, partition: Partition) -> Partition | None:
-        """The listed partition with its finished segments; None while some are about to get their names: list it again."""
+        """The listed partition with its finished segments; None while some are about to be renamed: list it again."""
         whole = with_finished_segments(partition, self.limits)
-        waiting = frozenset(_waiting(partition)) if whole is not partition else frozenset()
+        waiting = frozenset(_completed(partition)) if whole is not partition else frozenset()
         if waiting != self._waiting:
             self._waiting, self._since = waiting, self.clock()
         if not waiting or self.clock() - self._since >= SETTLED_SECONDS or _is_dead(partition):
@@ -49,24 +49,24 @@ class SwapWatch:
 
 
 def _is_dead(partition: Partition) -> bool:
-    """Whether surely no broker works on the partition; of an object store nobody can say."""
+    """Whether certainly no broker uses the partition; unknown for an object store."""
     if not isinstance(partition.store, LocalStore):
         return False
     return is_broker_running(partition.store.parent(partition.folder)) is False
 
 
 def with_finished_segments(partition: Partition, limits: Limits) -> Partition:
-    """The partition with what waits in `.swap` files, in the place of what they cover, as a broker's start would leave it.
+    """The partition with completed `.swap` segments in place of those they replace, as a broker's start would leave it.
 
-    It is the same partition where nothing waits, or what is to be replaced is all there yet: that holds no less.
+    The same partition if there are none, or if all that they replace still exists: that holds no less.
     """
-    waiting = _waiting(partition)
+    waiting = _completed(partition)
     if not waiting:
         return partition
     finished = segments_of(waiting)
     if not finished or {segment.base_offset for segment in finished} & {segment.base_offset for segment in partition.segments}:
         return partition
-    from .headers import end_offset  # loads Numba
+    from .segments import end_offset  # loads Numba
 
     start = finished[0].base_offset
     stop = end_offset(replace(partition, segments=finished, log_start_offset=None), limits)
@@ -77,8 +77,8 @@ def with_finished_segments(partition: Partition, limits: Limits) -> Partition:
     return replace(partition, segments=segments_of(files), leftovers=leftovers, files=(*files, *leftovers))
 
 
-def _waiting(partition: Partition) -> list[StoredFile]:
-    """The `.swap` files as what they will be; one that is not below every `.cleaned` file belongs to what a broker undoes."""
+def _completed(partition: Partition) -> list[StoredFile]:
+    """The `.swap` files under their final names, except those that a broker would undo: not below every `.cleaned` file."""
     cleaned = [stored.base_offset for stored in partition.leftovers if stored.suffix == CLEANED]
     return [
         replace(stored, suffix="")

@@ -1,4 +1,4 @@
-"""Where a partition ends that a broker may be writing to, kept up to date: each look reads only the headers that came since."""
+"""The end of a partition that a broker may be writing to, kept up to date: each look reads only the headers that are new."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ from kafkalog.segment.seek import seek_position
 from kafkalog.segment.windows import SegmentWalk, Window
 from kafkalog.storage.store import ByteSource
 
-from .headers import without_damaged_markers
 from .partition import Partition, Segment, StoredFile
 from .reading import explain_end
-from .transactions import Committed, TransactionReplay
+from .transactions import Committed, TransactionReplay, without_damaged_markers
 
 
 class PartitionTail:
     """The end of one partition. `look` again with each new listing; a file that did not change is not opened.
 
-    `end_offset` is that of the next record, `position` where in the newest segment the whole entries end. `damage` is what
-    follows there if it is neither the end of the file nor a tail; with `pass_damage` the end is sought behind it.
+    `end_offset` is that of the next record, `position` where the whole entries of the newest segment end. `damage` is what
+    follows there if it is neither the end of the file nor a tail; with `pass_damage` the search for the end continues after it.
     """
 
     def __init__(self, limits: Limits, *, transactions: bool = False, pass_damage: bool = False) -> None:
@@ -38,18 +37,18 @@ class PartitionTail:
         self.damage: SegmentError | None = None
         self._log: StoredFile | None = None
         self._last_header: tuple[int, bytes] | None = None  # of the last entry, with its position
-        self._epochs: list[EpochStart] = []  # of entries read without a gap; what is before the first is not known
+        self._epochs: list[EpochStart] = []  # of entries read without a gap; those before the first are unknown
         self.restarts = 0
         self._replay = TransactionReplay() if transactions else None
 
     @property
     def stable_offset(self) -> int:
-        """Up to where transactions are decided; the end where none are looked at."""
+        """The offset up to which all transactions have ended; the end if transactions are not tracked."""
         first_open = self._replay.first_open_offset if self._replay is not None else None
         return self.end_offset if first_open is None else min(self.end_offset, first_open)
 
     def committed(self, start_offset: int, stop_offset: int) -> Committed | None:
-        """What a read_committed reader of these offsets has to know."""
+        """The state that a read_committed reader of these offsets needs."""
         return self._replay.committed(start_offset, stop_offset) if self._replay is not None else None
 
     def epoch_before(self, offset: int) -> EpochStart | None:
@@ -58,17 +57,17 @@ class PartitionTail:
         return found[-1] if found and offset <= self.end_offset else None
 
     def forget_before(self, offset: int) -> None:
-        """Nothing below `offset` will be asked for again."""
+        """Drop what is known of offsets below `offset`: they will not be asked for again."""
         if self._replay is not None:
             self._replay.forget_before(offset)
 
     def look(self, partition: Partition) -> None:
-        """Read what the listing shows to be new."""
+        """Read what is new in the listing."""
         before = {**vars(self), "_epochs": [*self._epochs]}
         try:
             self._look(partition)
         except BaseException:
-            if self.restarts != before["restarts"]:  # nothing is known of the log as it is now, and all of it as it was
+            if self.restarts != before["restarts"]:  # the state of the log as it is now is unknown: keep that of before
                 vars(self).update(before)
             raise
 
@@ -76,11 +75,11 @@ class PartitionTail:
         if not partition.segments or self._log == partition.segments[-1].log:
             return
         if self._went_back(partition):
-            self._begin_anew()
+            self._restart()
         for segment in self._unread(partition):
             with partition.open_log(segment) as source:
                 if self._log is not None and self._log.path == segment.log.path and self._is_rewritten(source):
-                    self._begin_anew()
+                    self._restart()
                     self._look(partition)
                     return
                 self._read(partition, segment, source)
@@ -95,13 +94,13 @@ class PartitionTail:
         return newest.base_offset < self._log.base_offset or newest.size < self.position
 
     def _is_rewritten(self, source: ByteSource) -> bool:
-        """Whether the last entry is not where it was: truncated and written on, or compacted."""
+        """Whether the last entry is not where it was: the log was truncated and appended to, or compacted."""
         if self._last_header is None:
             return False
         position, header = self._last_header
         return source.read(position, len(header)) != header
 
-    def _begin_anew(self) -> None:
+    def _restart(self) -> None:
         self.restarts += 1
         self._epochs.clear()
         self.end_offset = self.position = 0
@@ -118,12 +117,12 @@ class PartitionTail:
 
     def _read(self, partition: Partition, segment: Segment, source: ByteSource) -> None:
         self.damage = None
-        # The listing says how far: what is planned from it must not reach beyond.
+        # Only up to the listed size: what is planned from the listing must not go beyond it.
         stop = min(segment.log.size, source.size)
         start = min(self._start(partition, segment, source, stop), stop)
         if self._log is None or self._log.path != segment.log.path:
             self._last_header = None
-            if self._replay is None:  # what the segment before got last was not read
+            if self._replay is None:  # the last entries of the previous segment were not read
                 self._epochs.clear()
         self.end_offset = max(self.end_offset, segment.base_offset)
         while True:
@@ -137,7 +136,7 @@ class PartitionTail:
                     self._replay.replay([without_damaged_markers(source, entries)])
             if walk.problem is None or not segment.is_newest:
                 return
-            following = self._behind(walk.problem, segment, source, stop)
+            following = self._position_after(walk.problem, segment, source, stop)
             if following is None:
                 return
             self._epochs.clear()
@@ -161,7 +160,7 @@ class PartitionTail:
         )
 
     def _settled(self, walk: SegmentWalk, segment: Segment, source: ByteSource) -> Iterator[EntryTable]:
-        """The headers of the walk. A last entry of the newest segment that power loss left with a hole is not one of them."""
+        """The headers of the walk, without a last entry of the newest segment that a power loss left with a hole."""
         self.position = walk.position
         before: EntryTable | None = None
         for entries in walk.headers():
@@ -177,8 +176,8 @@ class PartitionTail:
         if len(before):
             yield before
 
-    def _behind(self, problem: SegmentError, segment: Segment, source: ByteSource, stop: int) -> int | None:
-        """Where to go on behind damage; None at a tail, or where the damage ends the read."""
+    def _position_after(self, problem: SegmentError, segment: Segment, source: ByteSource, stop: int) -> int | None:
+        """Where to continue after damage; None at a tail, or where the damage ends the read."""
         explained = explain_end(segment, source, problem, self.limits)
         if not self.pass_damage:
             self.damage = None if isinstance(explained, TornTail) else explained

@@ -7,12 +7,20 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+from crc32c import crc32c
 from numpy.typing import NDArray
 
+from kafkalog.errors import Limits
 from kafkalog.format import batch, control
 from kafkalog.format.batch import NO_OFFSET
 from kafkalog.format.entry_table import EntryHeader, EntryTable
 from kafkalog.format.names import MAX_OFFSET
+from kafkalog.format.quantities import plural, size_text
+from kafkalog.storage.store import ByteSource
+
+from .partition import Partition
+from .report import ReadReport
+from .segments import iter_headers
 
 
 @dataclass
@@ -40,6 +48,12 @@ class Transaction:
         self.batch_count += 1
         self.record_count += header.record_count
         self.size += header.size
+
+    def __repr__(self) -> str:
+        marker = f", marker at {self.marker_offset}" if self.marker_offset != NO_OFFSET else ""
+        counts = f"{plural(self.batch_count, 'batch', 'batches')}, {plural(self.record_count, 'record')}, {size_text(self.size)}"
+        producer = f"producer {self.producer_id} epoch {self.producer_epoch}"
+        return f"Transaction({self.state}, {producer}, offsets {self.first_offset} to {self.last_offset}{marker}, {counts})"
 
 
 @dataclass
@@ -86,7 +100,7 @@ class TransactionReplay:
 
     @property
     def first_open_offset(self) -> int | None:
-        """Where a read_committed consumer has to wait, or None when nothing is open."""
+        """Where a read_committed consumer must wait, or None if no transaction is open."""
         return min((transaction.first_offset for transaction in self.open.values()), default=None)
 
     def aborted(self, start_offset: int = 0, stop_offset: int = MAX_OFFSET) -> AbortedRanges:
@@ -99,7 +113,7 @@ class TransactionReplay:
         )
 
     def committed(self, start_offset: int = 0, stop_offset: int = MAX_OFFSET) -> Committed:
-        """What a reader of these offsets has to know."""
+        """The state that a reader of these offsets needs."""
         return Committed(self.aborted(start_offset, stop_offset), self.first_open_offset)
 
     def forget_before(self, offset: int) -> None:
@@ -107,8 +121,25 @@ class TransactionReplay:
         self.finished = [transaction for transaction in self.finished if transaction.marker_offset >= offset]
 
 
+def replay_transactions(partition: Partition, limits: Limits, unread: ReadReport | None = None) -> TransactionReplay:
+    """All transactions of the partition. A marker whose checksum does not match is ignored: its transaction stays open."""
+    headers = iter_headers(partition, limits, unread)
+    return TransactionReplay().replay(without_damaged_markers(source, entries) for source, entries in headers)
+
+
+def without_damaged_markers(source: ByteSource, entries: EntryTable) -> EntryTable:
+    """The headers except markers whose checksum does not match."""
+    markers = np.flatnonzero((entries.attributes & batch.CONTROL != 0) & (entries.magic == 2))
+    damaged = [
+        row
+        for row, header in zip(markers.tolist(), entries[markers], strict=True)
+        if crc32c(source.read(header.position + batch.CRC_START, header.size - batch.CRC_START)) != header.crc
+    ]
+    return entries.without(damaged)
+
+
 class Committed(NamedTuple):
-    """What a read_committed reader has to know of a whole partition."""
+    """State of a partition that a read_committed reader needs."""
 
     aborted: AbortedRanges
     first_open_offset: int | None

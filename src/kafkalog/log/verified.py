@@ -1,9 +1,9 @@
-"""The intact entries of a damaged segment that can be told from bytes inside a value (T-24).
+"""The intact entries of a damaged segment that cannot be bytes inside a value (T-24).
 
-Anyone may send a value that holds whole batches with right checksums and likely offsets. If the header of the batch around it is
-damaged, the search for what follows comes upon them. So entries behind a damage count only if something speaks for their place:
-the lengths of the damaged entries before them lead there, those behind them lead on to the next intact entry or the end, or they
-reach farther than one batch can be long.
+Anyone may send a value that holds whole batches with correct checksums and plausible offsets. If the header of the batch around
+it is damaged, the search for what follows finds them. So entries after damage count only if something vouches for their place:
+the lengths of the damaged entries before them lead there, the lengths after them lead on to the next intact entry or the end, or
+they extend further than one batch can be long.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DEFAULT_MAX_MESSAGE_BYTES = 1_048_588  # Kafka's max.message.bytes
 
 @dataclass(frozen=True)
 class Run:
-    """Entries of one file that follow each other there; `bases` are their first offsets, as far as they are known."""
+    """Consecutive entries of one file; `bases` are their first offsets, where known."""
 
     file: str
     entries: EntryTable
@@ -48,14 +48,14 @@ class Run:
         return self.entries.header(-1).stop
 
     def cut_at(self, cuts: NDArray[np.bool_]) -> Iterator[Run]:
-        """Its parts; a cut lies between an entry and the next one."""
+        """Its parts; a cut is between an entry and the next one."""
         edges = [0, *(np.flatnonzero(cuts) + 1).tolist(), len(self.entries)]
         for start, stop in pairwise(edges):
             yield replace(self, entries=self.entries[start:stop], bases=self.bases[start:stop])
 
 
 class VerifiedSegment:
-    """The runs of intact entries of one segment; those with nothing to speak for them are dropped, or marked if wanted."""
+    """The runs of intact entries of one segment; those that nothing vouches for are dropped, or marked if `unverified`."""
 
     def __init__(self, partition: Partition, segment: Segment, limits: Limits, report: ReadReport, *, unverified: bool) -> None:
         self.partition = replace(partition, segments=(segment,))
@@ -65,7 +65,7 @@ class VerifiedSegment:
         self.unverified = unverified
         self.longest = DEFAULT_MAX_MESSAGE_BYTES
         self.held: list[Run] = []
-        self.damage: int | None = None  # where the last entries that stand ended, if other bytes follow them
+        self.damage: int | None = None  # where the last accepted entries end, if other bytes follow
 
     def runs(self) -> Iterator[Run]:
         stop = self.segment.start_position
@@ -77,14 +77,14 @@ class VerifiedSegment:
                     self.damage = stop if self.damage is None else self.damage
                     self.held.append(run)
                     if self._chains(self.damage, run.start):
-                        yield from self._let_go()
+                        yield from self._release()
                 elif self.held:
                     self.held.append(run)
                 else:
                     yield run
                 stop = run.stop
                 if self.damage is not None and stop - self.damage > self.longest:
-                    yield from self._let_go()
+                    yield from self._release()
         yield from self._decide(stop, None)
 
     def _entries(self) -> Iterator[BatchHeaders]:
@@ -93,20 +93,20 @@ class VerifiedSegment:
         return read_batches([self.partition], options, self.report)
 
     def _decide(self, stop: int, following: int | None) -> Iterator[Run]:
-        """Held runs that end at `stop` stand if lengths lead on from there to the following intact entry, or to the end."""
+        """Accept held runs that end at `stop` if lengths lead from there to the following intact entry, or to the end."""
         if not self.held:
             return
         if self._chains(stop, following):
-            yield from self._let_go()
+            yield from self._release()
         elif self.unverified:
             self.held = [replace(run, verified=False) for run in self.held]
-            yield from self._let_go()
+            yield from self._release()
         else:
             for run in self.held:
                 self._drop(run)
             self.held = []
 
-    def _let_go(self) -> Iterator[Run]:
+    def _release(self) -> Iterator[Run]:
         yield from self.held
         self.held = []
         self.damage = None
@@ -117,7 +117,7 @@ class VerifiedSegment:
             with self.partition.open_log(self.segment) as source:
                 end = self.segment.stop_in(source)
                 return _follow_lengths(source, start, end if stop is None else stop, at_end=stop is None)
-        except StorageError:  # a length that cannot be read leads nowhere
+        except StorageError:  # an unreadable length leads nowhere
             return False
 
     def _drop(self, run: Run) -> None:
@@ -142,7 +142,7 @@ def _contiguous(headers: BatchHeaders) -> Iterator[Run]:
 
 
 def _follow_lengths(source: ByteSource, position: int, stop: int, *, at_end: bool) -> bool:
-    """An entry that reaches beyond the end of the data was cut there, and zeros were never written: both are ends."""
+    """Whether lengths lead from `position` to `stop`. At the end of the data, a cut entry and zeros count as the end."""
     while position < stop:
         data = source.read(position, FRONT_SIZE)
         front = peek_front(data)

@@ -324,7 +324,7 @@ def parts_of(
 def _committed(partition: Partition, options: SourceOptions) -> Committed | None:
     if options.isolation != "read_committed":
         return None
-    from kafkalog.log.headers import replay_transactions  # loads Numba
+    from kafkalog.log.transactions import replay_transactions  # loads Numba
 
     return replay_transactions(partition, Limits()).committed()
 

@@ -123,9 +123,9 @@ def even_bytes(total: int, cores: int, least: int, most: int) -> int:
 
 def end_offset(partition: Partition) -> int:
     """The offset that the next record would get."""
-    from kafkalog.log import headers  # loads Numba
+    from kafkalog.log import segments  # loads Numba
 
-    return max(headers.end_offset(partition, Limits()), partition.start_offset)
+    return max(segments.end_offset(partition, Limits()), partition.start_offset)
 
 
 # -- slices ------------------------------------------------------------------------------------------------------------------

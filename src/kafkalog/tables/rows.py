@@ -13,13 +13,12 @@ from kafkalog.format import index
 from kafkalog.format.snapshot import decode_snapshot
 from kafkalog.log.checks.finding import Finding
 from kafkalog.log.epochs import replay_epochs
-from kafkalog.log.headers import replay_transactions
 from kafkalog.log.partition import Partition, StoredFile
 from kafkalog.log.producer_replay import replay_producers
 from kafkalog.log.reading import ReadOptions
 from kafkalog.log.report import ReadReport
 from kafkalog.log.segments import summarise_segments
-from kafkalog.log.transactions import Transaction
+from kafkalog.log.transactions import Transaction, replay_transactions
 from kafkalog.storage.store import SMALL_FILE
 
 from .schemas import record_batch

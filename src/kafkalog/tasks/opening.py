@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from kafkalog.engine.config import LogConfig
+from kafkalog.engine.loading import settle_replacements
 from kafkalog.engine.log_segment import LogSegment
 from kafkalog.engine.partition_log import PartitionLog
 from kafkalog.engine.schedule import ManualClock, Schedule
 from kafkalog.engine.segment_files import SegmentFiles
-from kafkalog.engine.swap_recovery import settle_replacements
 from kafkalog.errors import (
     CorruptBatch,
     CorruptRecord,

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 from kafkalog.errors import CorruptBatch, KafkaLogError, Limits
 from kafkalog.format.quantities import offsets_text, plural, repr_text
 from kafkalog.log.batches import read_batches
-from kafkalog.log.headers import replay_transactions
 from kafkalog.log.partition import Partition
 from kafkalog.log.reading import ReadOptions
 from kafkalog.log.report import ReadReport
-from kafkalog.log.transactions import Transaction
+from kafkalog.log.transactions import Transaction, replay_transactions
 from kafkalog.payloads.internal_topics import decode_transaction_state
 from kafkalog.tables.choices import Names, Numbers
 from kafkalog.tables.logs import Logs, open_logs

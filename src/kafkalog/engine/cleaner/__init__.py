@@ -1,7 +1,7 @@
-"""Compaction: of the records with the same key the last one stays, as Kafka's log cleaner would leave them.
+"""Compaction: only the last record of each key is kept, exactly as Kafka's log cleaner does it.
 
-`selection` says which log to clean and how far, `cleaning` makes a pass over it: `mapping` fills the map of the latest offsets
-(`offset_map`), then `rewriting` filters chunk by chunk by the rules of `retention` and `transactions`.
+`selection` decides which log to clean and how far, and `cleaning` makes a pass over it: it fills the map of latest offsets
+(`offset_map`), then `rewriting` filters chunk by chunk by the rules of `kept_records`.
 """
 
 from .cleaning import Cleaner, CleaningAborted, CleanResult, clean_filthiest

@@ -1,6 +1,6 @@
-"""Map and filter chunks by kernels: v2 batches by the thousand, without an object for each.
+"""Map and filter chunks by kernels: thousands of v2 batches without an object for each.
 
-What the kernels leave goes the plain way (`mapping`, `rewriting`), one entry at a time. Both ways give the same bytes.
+What the kernels do not handle takes the plain path (`offset_map`, `rewriting`), one entry at a time. Both give the same bytes.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from kafkalog.kernels.bytes import Ints
 
 from ..entries import Entry
 from .kept_records import DELETE, RETAIN_EMPTY, Decision, Retention, is_discardable
-from .mapping import OffsetMapping
+from .offset_map import OffsetMapping
 from .rewriting import Filtered, filter_entry
 from .workspace import TABLE_ENTRIES, Walk, Workspace
 
 
 def map_chunk(workspace: Workspace, mapping: OffsetMapping, chunk: bytes, position: int) -> int:
-    """As `OffsetMapping.add_chunk`, which it does by kernels; `position` is that of the chunk in its file."""
+    """Like `OffsetMapping.add_chunk`, by kernels; `position` is that of the chunk in its file."""
     walk = Walk(workspace, chunk, position)
     workspace.begin()
     workspace.rules[kernel.START_OFFSET] = mapping.start_offset
     workspace.rules[kernel.MAX_SIZE] = mapping.max_size
-    goes_on = True
-    while goes_on and not mapping.is_full:
-        goes_on = walk.next_window()
+    has_more = True
+    while has_more and not mapping.is_full:
+        has_more = walk.next_window()
         _map_window(walk, mapping)
-        if goes_on and walk.count < TABLE_ENTRIES and not mapping.is_full:
+        if has_more and walk.count < TABLE_ENTRIES and not mapping.is_full:
             odd = walk.find_odd_entry()
             if odd is None:
                 break
@@ -75,7 +75,7 @@ def _map_window(walk: Walk, mapping: OffsetMapping) -> None:
 
 
 def _decide_for_map(walk: Walk, mapping: OffsetMapping) -> tuple[Ints, dict[int, bool | KafkaLogError]]:
-    """How the kernel takes each entry; what the state of transactions says of an entry that goes the plain way."""
+    """What the kernel does with each entry, and whether the transactions discard an entry that takes the plain path."""
     entries = walk.entries
     decisions: Ints = np.full(walk.count, kernel.MAP_RECORDS, np.int64)
     decisions[entries.magic < batch.MAX_MAGIC] = kernel.BY_PLAIN_PATH
@@ -96,24 +96,24 @@ def _decide_for_map(walk: Walk, mapping: OffsetMapping) -> tuple[Ints, dict[int,
 
 
 def _is_of_transaction(entries: EntryTable) -> NDArray[np.bool_]:
-    """Which entries move the state of transactions."""
+    """Which entries change the state of transactions."""
     marked = entries.attributes & (batch.TRANSACTIONAL | batch.CONTROL) != 0
     return marked & (entries.magic == batch.MAX_MAGIC)  # type: ignore[no-any-return]
 
 
 class BulkFilter:
-    """Filters the chunks of a segment by kernels, as `rewriting.filter_chunk` does."""
+    """Filters the chunks of a segment like `rewriting.filter_chunk`, by kernels."""
 
     def __init__(self, workspace: Workspace, retention: Retention) -> None:
         self.workspace = workspace
         self.retention = retention
-        # Decisions move the state of transactions, so each is made once, also if its chunk is cut before its entry.
+        # Decisions advance the state of transactions, so each is made once, even if its chunk ends before its entry.
         self._decided: dict[int, Decision | KafkaLogError] = {}
         kept = [last.data_offset for last in retention.last_records.values() if last.data_offset is not None]
         self._last_offsets: Ints = np.array(kept, np.int64)
 
     def filter_chunk(self, chunk: bytes, position: int, room: int) -> Filtered:
-        """The entries that stay of the chunk at `position` of the segment, up to the one that makes them more than `room`."""
+        """The kept entries of the chunk at `position` of the segment, up to the one that makes them exceed `room` bytes."""
         workspace = self.workspace
         workspace.begin()
         self._decided = {place: decision for place, decision in self._decided.items() if place >= position}
@@ -123,11 +123,11 @@ class BulkFilter:
             room,
         )
         walk = Walk(workspace, chunk, position)
-        goes_on = True
-        while goes_on and workspace.written <= room:
-            goes_on = walk.next_window()
+        has_more = True
+        while has_more and workspace.written <= room:
+            has_more = walk.next_window()
             self._filter_window(walk)
-            if goes_on and walk.count < TABLE_ENTRIES and workspace.written <= room:
+            if has_more and walk.count < TABLE_ENTRIES and workspace.written <= room:
                 odd = walk.find_odd_entry()
                 if odd is None:
                     break
@@ -178,7 +178,7 @@ class BulkFilter:
                 row += 1
 
     def _compress(self, row: int, horizon: int) -> None:
-        """Close the batch whose records wait for a codec that the kernel cannot call."""
+        """Finish a batch whose records need a codec that the kernel cannot call."""
         workspace = self.workspace
         payload = workspace.compress_raw(int(workspace.entries.attributes[row]) & batch.CODEC_MASK)
         workspace.put(payload, workspace.written + batch.HEADER_SIZE)
@@ -205,7 +205,7 @@ class BulkFilter:
         totals[compact_write.MAX_OFFSET] = max(totals[compact_write.MAX_OFFSET], filtered.max_offset)
 
     def _decide(self, walk: Walk) -> tuple[Ints, dict[int, Decision]]:
-        """What becomes of each entry, and the decisions that keep transactions in the index, by row."""
+        """What happens to each entry, and the decisions that keep transactions in the index, by row."""
         entries = walk.entries
         decisions: Ints = np.full(walk.count, kernel.DELETE_EMPTY, np.int64)
         decisions[entries.last_offset + 1 == self.retention.upper_bound_offset] = kernel.RETAIN_EMPTY
@@ -224,7 +224,7 @@ class BulkFilter:
         return decisions, keeping
 
     def _decide_ahead(self, entry: Entry) -> Decision | KafkaLogError:
-        """The decision, or what is to be raised when the turn of the entry comes: the map or the output may be full before."""
+        """The decision, or what to raise when the entry is processed: the map or the output may be full before that."""
         try:
             return self.retention.decide(entry)
         except KafkaLogError as error:
@@ -235,7 +235,7 @@ class BulkFilter:
         return (entries.producer_id >= 0) & np.isin(entries.last_offset, self._last_offsets)
 
     def _note(self, keeping: dict[int, Decision], stop: int) -> None:
-        """Put into the index what the entries before `stop` keep there."""
+        """Add to the index what the entries before `stop` keep there."""
         while keeping and (row := next(iter(keeping))) < stop:
             self.retention.note(keeping.pop(row))
 

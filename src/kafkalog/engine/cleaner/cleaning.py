@@ -1,26 +1,26 @@
-"""A pass of the cleaner over a log: map the keys of its dirty part, then write its segments anew without what is obsolete.
+"""A pass of the cleaner over a log: map the keys of its dirty part, then rewrite its segments without obsolete records.
 
-Segments go by groups, each of which becomes one segment: it is written under names that end in `.cleaned`, made durable, and
-takes the place of the old ones by renames that a crash can interrupt anywhere (`PartitionLog.replace_segments`).
+Segments are rewritten in groups, each of which becomes one segment: it is written under `.cleaned` names, made durable, and
+replaces the old ones by renames that a crash may interrupt anywhere (`PartitionLog.replace_segments`).
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from kafkalog.errors import LogRefusal, SegmentOffsetOverflow
+from kafkalog.errors import CorruptRecord, InvalidState, LogRefusal, SegmentOffsetOverflow
 from kafkalog.format.java import MAX_INT32
 
+from ..entries import FRONT_SIZE, entry_size
+from ..file_records import FileRecords
 from ..log_segment import LogSegment
 from ..partition_log import PartitionLog
 from .chunk_kernels import BulkFilter, map_chunk
-from .chunks import Chunks
-from .cleaned_transactions import CleanedTransactions
-from .kept_records import CleanStats, LastRecord, Retention
-from .mapping import OffsetMapping
-from .offset_map import OffsetMap
+from .kept_records import CleanedTransactions, CleanStats, LastRecord, Retention
+from .offset_map import OffsetMap, OffsetMapping
 from .rewriting import filter_chunk
 from .selection import CleanerSelection, LogToClean
 from .workspace import Workspace
@@ -30,12 +30,12 @@ LOAD_FACTOR: Final = 0.9  # log.cleaner.io.buffer.load.factor
 
 
 class CleaningAborted(Exception):
-    """A pass was given up before its end; the log is as the groups that were finished have left it."""
+    """A pass was aborted; the log is as the finished groups have left it."""
 
 
 @dataclass
 class CleanResult:
-    """What a pass did: offsets up to `end_offset` are clean now."""
+    """The result of a pass: offsets up to `end_offset` are clean now."""
 
     to_clean: LogToClean
     end_offset: int
@@ -44,9 +44,9 @@ class CleanResult:
 
 
 class Cleaner:
-    """Cleans logs, one after the other, in a fixed amount of memory: that of its map and of its buffers.
+    """Cleans logs one after the other in a fixed amount of memory, that of its map and its buffers.
 
-    `check` is called before each chunk; it may raise CleaningAborted. Without kernels (`by_kernels`) the result is the same.
+    `check` is called before each chunk and may raise CleaningAborted. Without kernels (`by_kernels`) the result is the same.
     """
 
     def __init__(
@@ -63,12 +63,12 @@ class Cleaner:
         self.load_factor = load_factor
         self.io_buffer_bytes = io_buffer_bytes
         self.max_io_buffer_bytes = max(io_buffer_bytes, 1 << 22) if max_io_buffer_bytes is None else max_io_buffer_bytes
-        self.buffer_bytes = io_buffer_bytes  # what it has grown to
+        self.buffer_bytes = io_buffer_bytes  # its current size
         self.check = check
         self.workspace = Workspace() if by_kernels else None
 
     def clean(self, to_clean: LogToClean, now_ms: int) -> CleanResult:
-        """Clean what fits into the map. Groups before one that fails stay cleaned."""
+        """Clean as much as fits in the map. Groups before one that fails stay cleaned."""
         log = to_clean.log
         clean_segments = log.log_segments(0, to_clean.first_dirty_offset)
         legacy_horizon_ms = clean_segments[-1].modified_ms - log.config.delete_retention_ms if clean_segments else 0
@@ -102,7 +102,7 @@ class Cleaner:
         position = segment.offset_index.lookup(mapping.start_offset).position
         if position < 0:
             index = segment.offset_index.path
-            raise LogRefusal(f"{index}: offset {mapping.start_offset} cannot be at byte {position}; reindex makes indexes anew")
+            raise LogRefusal(f"{index}: offset {mapping.start_offset} cannot be at byte {position}; run `kafkalog reindex`")
         chunks = self.chunks(log, segment, position)
         while chunks.has_more and not mapping.is_full:
             self.check()
@@ -111,12 +111,12 @@ class Cleaner:
             if not mapping.is_full:
                 mapping.stats.map_bytes_read += size
                 chunks.advance(chunk, size)
-        # As in Kafka a buffer that has grown is given back at the end of a segment, which a full map does not come to.
+        # As in Kafka a buffer that has grown is freed at the end of a segment, which a pass with a full map does not reach.
         self.buffer_bytes = chunks.capacity if mapping.is_full else self.io_buffer_bytes
 
 
 class _GroupRewrite:
-    """Segments on their way into the one that replaces them."""
+    """The rewrite of a group of segments into the one that replaces them."""
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ class _GroupRewrite:
         try:
             self._rewrite(segment)
         except SegmentOffsetOverflow:
-            # A segment whose offsets span more than an index can say: split it now, clean it next time.
+            # A segment whose offsets span more than an index can hold: split it now, clean it next time.
             self.log.split_overflowed_segment(segment)
             raise CleaningAborted from None
 
@@ -190,11 +190,11 @@ class _GroupRewrite:
 
 
 def group_segments(segments: list[LogSegment], log: PartitionLog, first_uncleanable_offset: int) -> list[list[LogSegment]]:
-    """Neighbours that fit one segment together: its size, its indexes and their 32-bit offsets."""
+    """Groups of adjacent segments that fit in one: by its size, its indexes and their 32-bit offsets."""
     max_sizes = log.config.segment_bytes, log.config.segment_index_bytes, log.config.segment_index_bytes
     groups: list[list[LogSegment]] = []
     sizes = [0, 0, 0]
-    # The base of the next segment stands for the last offset of one: to find the true one takes a read.
+    # The next base offset stands in for the last offset of a segment: finding the true one takes a read.
     ends = [*(segment.base_offset for segment in segments[1:]), first_uncleanable_offset]
     for segment, end in zip(segments, ends, strict=False):
         more = segment.size, segment.offset_index.size_bytes, segment.time_index.size_bytes
@@ -210,7 +210,7 @@ def group_segments(segments: list[LogSegment], log: PartitionLog, first_uncleana
 
 
 def last_records_of_active_producers(log: PartitionLog) -> dict[int, LastRecord]:
-    """The last thing that each producer which the log still knows has written."""
+    """The last record of each producer that the log still has state for."""
     return {
         producer_id: LastRecord(state.last_data_offset if state.last_data_offset >= 0 else None, state.producer_epoch)
         for producer_id, state in log.producers.active_producers.items()
@@ -218,9 +218,9 @@ def last_records_of_active_producers(log: PartitionLog) -> dict[int, LastRecord]
 
 
 def clean_filthiest(selection: CleanerSelection, cleaner: Cleaner, now_ms: int) -> CleanResult | None:
-    """Clean the log of a directory that needs it most, if one does, and store how far it is clean.
+    """Clean the log of a directory with the highest dirty ratio, if one is due, and store how far it is clean.
 
-    A log whose pass fails is left alone from then on: the next pass would fail at the same place.
+    A log whose pass fails is not cleaned again: the next pass would fail at the same place.
     """
     to_clean = selection.find_filthiest(now_ms)
     if to_clean is None:
@@ -236,3 +236,50 @@ def clean_filthiest(selection: CleanerSelection, cleaner: Cleaner, now_ms: int) 
     finally:
         selection.done_cleaning(to_clean.log, result.end_offset)
     return result
+
+
+class Chunks:
+    """Reads a segment from `position` on in chunks of whole entries; the buffer grows for larger entries.
+
+    The reader calls `advance` with the size of the whole entries in a chunk.
+    """
+
+    def __init__(self, records: FileRecords, capacity: int, max_capacity: int, max_message_bytes: int, position: int = 0) -> None:
+        self.capacity = capacity
+        self.position = position
+        self._records = records
+        self._max_capacity = max_capacity
+        self._max_message_bytes = max_message_bytes
+
+    @property
+    def has_more(self) -> bool:
+        return self.position < self._records.size
+
+    def read(self) -> bytes:
+        return self._records.read(self.position, self.capacity)
+
+    def advance(self, chunk: bytes, size: int) -> None:
+        """Continue after the first `size` bytes of the chunk; if that is 0, make room for the entry that did not fit."""
+        self.position += size
+        if not size and chunk:
+            self._grow(chunk)
+
+    def _grow(self, chunk: bytes) -> None:
+        largest = self._max_message_bytes
+        if self.capacity >= largest:
+            largest = self._size_of_next(chunk)
+        # An entry may be above the topic's limit: recompressed by the cleaner, or older than the limit.
+        self.capacity = min(2 * self.capacity, max(largest, self._max_capacity))
+
+    def _size_of_next(self, chunk: bytes) -> int:
+        where = f"{self._records.path} at byte {self.position}"
+        if len(chunk) < FRONT_SIZE:
+            raise InvalidState(f"{where}: {len(chunk)} bytes are not an entry")
+        size = entry_size(chunk, 0, sys.maxsize)
+        assert size is not None
+        if size <= self.capacity:
+            raise InvalidState(f"{where}: only {len(chunk)} of the {size} bytes of an entry could be read")
+        left = self._records.size - self.position
+        if size > left:
+            raise CorruptRecord(f"{where}: an entry of {size} bytes, but only {left} are left")
+        return size

@@ -1,6 +1,6 @@
-"""Filter the entries of a chunk, one at a time: those that lose nothing are copied as they are, the others are written anew.
+"""Filter the entries of a chunk one at a time: those that lose nothing are copied, the others are rewritten.
 
-This is the plain form, for entries of any format. `bulk` does the same for what nearly every log holds, by kernels.
+This is the plain path, for entries of any format. `chunk_kernels` does the same for v2 batches by kernels.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .kept_records import DELETE, RETAIN_EMPTY, Decision, Retention
 
 @dataclass
 class Filtered:
-    """What came of the first `bytes_read` bytes of a chunk."""
+    """The result of filtering the first `bytes_read` bytes of a chunk."""
 
     output: Buffer = field(default_factory=bytearray)
     bytes_read: int = 0
@@ -35,9 +35,9 @@ class Filtered:
 
 
 def filter_chunk(chunk: bytes, room: int, retention: Retention) -> Filtered:
-    """The entries of `chunk` that stay, up to the one with which they take more than `room` bytes.
+    """The entries of `chunk` that stay, up to the one that makes them exceed `room` bytes.
 
-    What a chunk gives is appended at once, so where it ends can be seen in the files that a failed pass leaves behind.
+    The result of a chunk is appended at once, so the files that a failed pass leaves show where it ended.
     """
     filtered = Filtered()
     for entry in iter_entries(chunk):
@@ -67,13 +67,13 @@ def filter_entry(entry: Entry, decision: Decision, retention: Retention, filtere
             filtered.add(_rewritten(entry, kept, horizon), len(kept), max(record.offset for record in kept))
     elif decision.retention == RETAIN_EMPTY:
         if not isinstance(entry, Batch):
-            left = f"the entry of offset {entry.last_offset} would be left empty"
-            raise InvalidState(f"{left}, which v{entry.magic} cannot say, but v2: `kafkalog convert` it first")
+            left = f"the entry of offset {entry.last_offset} would become empty"
+            raise InvalidState(f"{left}, which only v2 can store, not v{entry.magic}; first run `kafkalog convert`")
         filtered.add(_emptied(entry), 0, entry.last_offset)
 
 
 def _filter_records(entry: Entry, decision: Decision, retention: Retention) -> tuple[list[Record], int]:
-    """The records that stay, and how many there are."""
+    """The records that stay, and the number of all."""
     records = list(entry)
     if decision.discards_records:
         return [], len(records)
@@ -83,7 +83,7 @@ def _filter_records(entry: Entry, decision: Decision, retention: Retention) -> t
 
 
 def _emptied(entry: Batch) -> bytes:
-    """The header alone, for what it tells of its producer; a delete horizon goes with the records."""
+    """The header alone, for the state of its producer; a delete horizon goes with the records."""
     return encode_batch(
         b"",
         base_offset=entry.base_offset,
@@ -100,7 +100,7 @@ def _emptied(entry: Batch) -> bytes:
 
 
 def _rewritten(entry: Entry, records: list[Record], delete_horizon_ms: int | None) -> bytes:
-    """A v2 batch of these records in the place of the entry. It keeps the offsets of a v2 batch, whichever records are gone."""
+    """A v2 batch of these records that replaces the entry; a v2 entry keeps its base and last offset."""
     is_batch = entry.magic == batch.MAX_MAGIC
     append_time = entry.timestamp_type == batch.LOG_APPEND_TIME_TYPE
     builder = RecordsBuilder(

@@ -1,4 +1,4 @@
-"""What to clean: how far each log of a directory is clean, what of the rest may be cleaned now, and which log needs it most."""
+"""What to clean: how far each log of a directory is clean, what may be cleaned now, and which log has the highest dirty ratio."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NEVER: Final = MAX_INT64
 
 @dataclass(frozen=True)
 class CleanableOffsets:
-    """The dirty offsets that may be cleaned. `is_reset`: what the checkpoint says is no offset of this log."""
+    """The dirty offsets that may be cleaned. `is_reset`: the checkpoint's offset is outside this log."""
 
     first_dirty_offset: int
     first_uncleanable_offset: int
@@ -30,14 +30,14 @@ class CleanableOffsets:
 
 @dataclass(frozen=True)
 class LogToClean:
-    """A log with whole segments between two offsets to clean, and the bytes before and between them."""
+    """A log with the offsets between which whole segments are to be cleaned, and the bytes before and between them."""
 
     log: PartitionLog
     first_dirty_offset: int
     first_uncleanable_offset: int
     clean_bytes: int
     cleanable_bytes: int
-    is_overdue: bool = False  # something in it waits for longer than max.compaction.lag.ms
+    is_overdue: bool = False  # something in it has waited longer than max.compaction.lag.ms
 
     @property
     def total_bytes(self) -> int:
@@ -53,7 +53,7 @@ class LogToClean:
 
 
 class CleanerSelection:
-    """The logs of one directory, and its checkpoint of how far each is clean. A log that failed is left alone from then on."""
+    """The logs of one directory, and the checkpoint of how far each is clean. A log that failed is not cleaned again."""
 
     def __init__(self, folder: str, logs: Iterable[PartitionLog], fs: Fs) -> None:
         self.logs = list(logs)
@@ -61,13 +61,13 @@ class CleanerSelection:
         self._checkpoint = OffsetCheckpoint(fs, os.path.join(folder, CHECKPOINT_FILE))
 
     def checkpoints(self) -> dict[tuple[str, int], int]:
-        """The first dirty offset of each partition that was cleaned before; none at all if the file cannot be read."""
+        """The first dirty offset of each partition that was cleaned before; empty if the file cannot be read."""
         with suppress(LogStorageFailure):
             return self._read()
         return {}
 
     def find_filthiest(self, now_ms: int) -> LogToClean | None:
-        """The log of which the greatest part is dirty, if that is enough to clean it."""
+        """The log with the highest dirty ratio among those that are due."""
         clean_to = self.checkpoints()
         measured = [
             self._measure(log, clean_to.get((log.topic, log.partition)), now_ms) for log in self.logs if self._may_clean(log)
@@ -76,14 +76,14 @@ class CleanerSelection:
         return max(due, key=lambda candidate: candidate.cleanable_ratio, default=None)
 
     def done_cleaning(self, log: PartitionLog, end_offset: int) -> None:
-        """Store how far the log is clean; partitions that are no longer here are forgotten."""
+        """Store how far the log is clean, and drop partitions that no longer exist."""
         known = {(other.topic, other.partition) for other in self.logs}
-        with suppress(LogStorageFailure):  # a file that cannot be read stays as it is: it may tell of other logs
+        with suppress(LogStorageFailure):  # a file that cannot be read stays as it is: it may have offsets of other logs
             offsets = {place: offset for place, offset in self._read().items() if place in known}
             self._checkpoint.write({**offsets, (log.topic, log.partition): end_offset})
 
     def maybe_truncate_checkpoint(self, log: PartitionLog, offset: int) -> None:
-        """Store that the log is clean up to `offset` at most."""
+        """Lower the stored offset of the log to `offset`, if it is higher."""
         if not log.config.compact:
             return
         offsets = self._read()
@@ -91,7 +91,7 @@ class CleanerSelection:
             self._checkpoint.write({**offsets, (log.topic, log.partition): offset})
 
     def _read(self) -> dict[tuple[str, int], int]:
-        """The checkpoint; one that cannot be read is a failure of the directory, and so of every log in it."""
+        """The checkpoint; one that cannot be read fails the directory, and so every log in it."""
         try:
             return self._checkpoint.read()
         except LogStorageFailure as failure:
@@ -106,7 +106,7 @@ class CleanerSelection:
         try:
             return self._measured(log, clean_to, now_ms)
         except (LogRefusal, OSError) as error:
-            raise CleaningFailed(f"{log.topic}-{log.partition}: what is to be cleaned cannot be told: {error}") from error
+            raise CleaningFailed(f"{log.topic}-{log.partition}: cannot find out what to clean: {error}") from error
 
     def _measured(self, log: PartitionLog, clean_to: int | None, now_ms: int) -> LogToClean:
         offsets = find_cleanable_offsets(log, clean_to, now_ms)
@@ -117,7 +117,7 @@ class CleanerSelection:
 
 
 def find_cleanable_offsets(log: PartitionLog, checkpoint: int | None, now_ms: int) -> CleanableOffsets:
-    """The dirty offsets of a log that is clean up to `checkpoint`, without what is too new to be cleaned."""
+    """The dirty offsets of a log that is clean up to `checkpoint`, without those too new to be cleaned."""
     start = log.log_start_offset
     first_dirty = start if checkpoint is None else checkpoint
     is_reset = not start <= first_dirty <= log.log_end_offset
@@ -131,9 +131,9 @@ def find_cleanable_offsets(log: PartitionLog, checkpoint: int | None, now_ms: in
 
 
 def log_to_clean(log: PartitionLog, offsets: CleanableOffsets, *, is_overdue: bool = False) -> LogToClean:
-    """The log with what can be cleaned of it: segments are cleaned whole, so the one that holds the last offset is left out."""
-    behind = log.non_active_segments_from(offsets.first_uncleanable_offset)
-    uncleanable = (behind[0] if behind else log.active_segment).base_offset
+    """The cleanable part of the log: segments are cleaned whole, so the one that holds the last offset is left out."""
+    later = log.non_active_segments_from(offsets.first_uncleanable_offset)
+    uncleanable = (later[0] if later else log.active_segment).base_offset
     clean = log.log_segments(-1, offsets.first_dirty_offset)
     cleanable = log.log_segments(min(offsets.first_dirty_offset, uncleanable), uncleanable)
     clean_bytes, cleanable_bytes = (sum(segment.size for segment in segments) for segments in (clean, cleanable))
@@ -141,7 +141,7 @@ def log_to_clean(log: PartitionLog, offsets: CleanableOffsets, *, is_overdue: bo
 
 
 def _overdue_ms(log: PartitionLog, first_dirty_offset: int, now_ms: int) -> int:
-    """By how much something dirty has waited for longer than it may."""
+    """By how much the oldest dirty record exceeds max.compaction.lag.ms."""
     times = [segment.first_batch_timestamp for segment in log.non_active_segments_from(first_dirty_offset)]
     earliest = min((time for time in times if time > 0), default=NEVER)
     return max(0, now_ms - max(log.config.max_compaction_lag_ms, 0) - earliest)

@@ -1,4 +1,4 @@
-"""What the kernels of the cleaner work in, and the walk through a chunk that brings entries before them."""
+"""Buffers for the cleaner's kernels, and the walk through a chunk that feeds them."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ BATCH_LIMIT: Final = MAX_INT32
 
 
 class Workspace:
-    """Buffers for one cleaner, used again for chunk after chunk; they grow with what they have to hold, one batch at most."""
+    """Buffers of one cleaner, reused for every chunk; they grow to hold one batch at most."""
 
     def __init__(self) -> None:
         self.entries = EntryTable.with_room(TABLE_ENTRIES)
         self.totals: Ints = np.zeros(compact_write.TOTAL_FIELDS, np.int64)
         self.rules: Ints = np.zeros(kernel.RULE_FIELDS, np.int64)
-        self._scratch = DecodeScratch()  # owns what its tools point at
+        self._scratch = DecodeScratch()  # owns the memory that its tools point to
         self.tools = self._scratch.tools(Limits.decompressed_bytes, check_crcs=True)
         self.lz4_compress = lz4_compress_function()
         self.buffers = kernel.Buffers(
@@ -49,7 +49,7 @@ class Workspace:
 
     @property
     def written(self) -> int:
-        """Bytes in the output."""
+        """The size of the output."""
         return int(self.totals[compact_write.WRITTEN])
 
     @property
@@ -57,12 +57,12 @@ class Workspace:
         return self.buffers.output[: self.written].data
 
     def begin(self) -> None:
-        """A new chunk: nothing read, nothing written."""
+        """Start a new chunk: nothing read, nothing written."""
         self.totals[:] = 0
         self.totals[compact_write.MAX_OFFSET] = -1
 
     def grow(self, records: int, size: int) -> None:
-        """Make room for a batch of so many records, `size` bytes if they are not compressed, behind what was written."""
+        """Make room after the output for a batch of this many records and `size` uncompressed bytes."""
         needed = 2 * size + records * compact_write.MOST_GROWTH + BLOCK_BOUND + batch.HEADER_SIZE
         if records > self.buffers.records.shape[1]:
             table, hashes = _record_tables(records)
@@ -75,7 +75,7 @@ class Workspace:
             self.buffers = self.buffers._replace(output=output)
 
     def decompress(self, codec: int, payload: memoryview) -> int:
-        """Decompress a payload into the arena; its size there. CodecError if it does not decompress or is beyond the limit."""
+        """Decompress a payload into the arena; its size there. CodecError if it is damaged or exceeds the limit."""
         while True:
             try:
                 return codecs.decompress(codec, payload, self.buffers.arena.data)
@@ -87,13 +87,13 @@ class Workspace:
             self.buffers = self.buffers._replace(arena=arena, payload=_read_only(arena))
 
     def put(self, data: Buffer, start: int) -> None:
-        """Put bytes into the output."""
+        """Write bytes to the output."""
         if start + len(data) > len(self.buffers.output):
             self.grow(0, start - self.written + len(data))
         self.buffers.output[start : start + len(data)] = np.frombuffer(data, np.uint8)
 
     def compress_raw(self, codec: int) -> bytes:
-        """The records that wait to be compressed, compressed."""
+        """Compress the records that wait for it."""
         return codecs.compress(codec, self.buffers.raw[: self.totals[compact_write.RAW]].data)
 
 
@@ -102,7 +102,7 @@ def _bytes(size: int) -> Bytes:
 
 
 def _read_only(array: Bytes) -> Bytes:
-    """The same memory as kernels are given chunks, which nobody may change: they are compiled for one kind."""
+    """A read-only view, like the chunks that kernels get: they are compiled for one kind of array."""
     view = array.view()
     view.flags.writeable = False
     return view
@@ -125,7 +125,7 @@ class Walk:
         self.count = 0
 
     def next_window(self) -> bool:
-        """Read the headers of the entries from `at` on; whether anything is left behind them: more entries, or an odd one."""
+        """Read the headers of the entries from `at` on; whether anything follows: more entries, or an odd one."""
         status, self.count, self.at = scan.scan_window(
             self.data, self.at, len(self.chunk), self.position, BATCH_LIMIT, self.workspace.entries.fields
         )
@@ -140,7 +140,7 @@ class Walk:
         return entry_at(self.chunk, position - self.position, position)
 
     def find_odd_entry(self) -> Entry | None:
-        """The entry at `at`, which the scan did not take, None if it is cut; what no reader takes is raised."""
+        """The entry at `at`, which the scan refused; None if it is incomplete. CorruptRecord if it cannot be an entry."""
         size = entry_size(self.chunk, self.at, len(self.chunk))
         if size is None:
             return None
@@ -149,18 +149,18 @@ class Walk:
         return entry
 
     def help(self, row: int, status: int) -> int:
-        """Do what a kernel asks for at an entry; the size of its payload if that is in the arena now."""
+        """Do what a kernel requests at an entry; returns the size of its payload if that is now in the arena."""
         if status == compact_write.NO_ROOM:
             self._grow(row)
         return self._decompress(row) if status == kernel.DECOMPRESS else kernel.NOT_READY
 
     def _decompress(self, row: int) -> int:
-        """Decompress the payload of an entry into the arena; its size there, NOT_READY if that is for the plain way."""
+        """Decompress the payload of an entry into the arena; its size there, NOT_READY if the plain path must handle it."""
         entry = self.entry(row)
         assert isinstance(entry, Batch)
         try:
             return self.workspace.decompress(entry.codec, entry.payload)
-        except KafkaLogError:  # also a codec that does not exist
+        except KafkaLogError:  # also an unknown codec
             return kernel.NOT_READY
 
     def _grow(self, row: int) -> None:

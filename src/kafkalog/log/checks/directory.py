@@ -1,4 +1,4 @@
-"""The files of a log directory's root, and what lies between the partitions."""
+"""The files in the root of a log directory, and what concerns several partitions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROOT_FILES: dict[str, Callable[[bytes], Any]] = {
 
 @dataclass
 class LogDirectory:
-    """What the root of a log directory says of its partitions: offsets by checkpoint, and whether the broker ended well."""
+    """The root of a log directory: offsets of partitions by checkpoint, and whether the broker shut down cleanly."""
 
     folder: str = ""
     offsets: dict[str, Offsets] = field(default_factory=dict)
@@ -32,12 +32,12 @@ class LogDirectory:
     findings: list[Finding] = field(default_factory=list)
 
     def offset(self, name: str, partition: Partition) -> int | None:
-        """What the checkpoint of that name says of a partition."""
+        """The offset of a partition in the checkpoint of that name."""
         return self.offsets.get(name, {}).get((partition.topic, partition.partition))
 
 
 def read_log_directory(store: Store, folder: str) -> LogDirectory:
-    """Read the root of a log directory; what is not there is no finding, since a copy may do without."""
+    """Read the root of a log directory; a missing file is not a finding, since a copy may lack it."""
     directory = LogDirectory(folder)
     for name, decode in ROOT_FILES.items():
         content = read_text_file(store, store.join(folder, name), decode, None, directory.findings)
@@ -51,7 +51,7 @@ def read_log_directory(store: Store, folder: str) -> LogDirectory:
 def read_text_file(
     store: Store, path: str, decode: Callable[[bytes], Any], partition: Partition | None, findings: list[Finding]
 ) -> Any:
-    """What the file says; None where there is none, or with a finding where it cannot be read."""
+    """The decoded file; None if it is missing, or, with a finding, if it cannot be read."""
     size = 0
     try:
         entry = store.stat(path)
@@ -61,20 +61,20 @@ def read_text_file(
         return decode(store.read_small(path, SMALL_FILE))
     except KafkaLogError as error:
         finding = finding_of(error, path, partition)
-        if finding.position is None:  # it is a text: wrong as a whole
+        if finding.position is None:  # a text file: wrong as a whole
             finding = replace(finding, position=0, length=size)
         findings.append(finding)
         return None
 
 
 def root_of(partition: Partition) -> str | None:
-    """The log directory that a partition's folder lies in; None for one that is not named as a broker names it."""
+    """The log directory of a partition's folder; None for one that is not named as a broker names it."""
     named = partition.file is None and names.parse_folder_name(partition.store.name(partition.folder)) is not None
     return partition.store.parent(partition.folder) if named else None
 
 
 def check_log_directory(store: Store, directory: LogDirectory, partitions: Sequence[Partition]) -> Iterator[Finding]:
-    """What is wrong with the directory as a whole; `partitions` are all that were found in it."""
+    """Findings about the directory as a whole; `partitions` are all that were found in it."""
     yield from directory.findings
     yield from _leftovers(store, directory.folder)
     live = {(found.topic, found.partition) for found in partitions if not found.state}

@@ -1,4 +1,4 @@
-"""What a check found: a fault with its reason code, its place, and how grave it is."""
+"""What a check found: a fault with its reason code, place and severity."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from kafkalog.errors import REASONS, KafkaLogError, SegmentError
-from kafkalog.log.partition import Partition
+from kafkalog.log.partition import Partition, shown
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One fault. What is not known, or belongs to no partition, is None."""
+    """One fault. Fields that are unknown or do not apply are None."""
 
     reason: str
     severity: str
@@ -27,9 +27,17 @@ class Finding:
     found: str | None = None
     detail: str = ""
 
+    def __repr__(self) -> str:
+        parts = [self.reason, self.severity, shown(self.file)]
+        parts += [f"at byte {self.position}"] if self.position is not None else []
+        parts += [f"offsets {self.base_offset} to {self.last_offset}"] if self.base_offset is not None else []
+        for name, value in (("expected", self.expected), ("found", self.found)):
+            parts += [f"{name} {shown(value)}"] if value is not None else []
+        return f"Finding({', '.join(parts)})"
+
     @property
     def about(self) -> str:
-        """What the reason code says."""
+        """What the reason code means."""
         return REASONS[self.reason].about
 
     @property
@@ -39,7 +47,7 @@ class Finding:
 
 
 class Place(NamedTuple):
-    """Where in a file; -1 where it is not known or does not apply."""
+    """A place in a file; -1 where unknown or not applicable."""
 
     position: int = -1
     length: int = -1
@@ -50,12 +58,12 @@ class Place(NamedTuple):
 NOWHERE = Place()
 
 
-# In a partition, or in the root of a log directory: what is wrong everywhere need not be said of every entry.
+# For each partition and the root of a log directory: what is wrong everywhere need not be reported for every entry.
 MAX_OF_A_KIND = 1000
 
 
 def first_of_kind(found: Iterable[Finding]) -> Iterator[Finding]:
-    """As many findings of one kind as are wanted, so that no more are made; the last of them says that there are more."""
+    """The first findings of one kind, up to MAX_OF_A_KIND; the last of them says that there are more."""
     for number, finding in enumerate(found, 1):
         yield finding if number < MAX_OF_A_KIND else with_more(finding)
         if number == MAX_OF_A_KIND:
@@ -97,7 +105,7 @@ def make_finding(
 
 
 def finding_of(error: KafkaLogError, file: str, partition: Partition | None = None, *, severity: str | None = None) -> Finding:
-    """The finding that an error of reading `file` is."""
+    """The finding for an error in reading `file`."""
     if not isinstance(error, SegmentError):
         return make_finding("unreadable", file, partition, severity=severity, detail=str(error))
     return make_finding(

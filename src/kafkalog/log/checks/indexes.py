@@ -1,9 +1,9 @@
-"""The index files of a segment against its entries, which pass by once, in order, and are not kept.
+"""The index files of a segment compared with its entries, which are seen once, in order, and not kept.
 
 An offset index entry (offset, position) is right if an entry of the log begins at the position, and the offset is the first or
 last one of an entry from there up to where the next index entry points: releases differ in which, and a follower before 4.0 wrote
-one for many entries. A time index entry (timestamp, offset) is right if the entry of the log with that offset has that largest
-timestamp, and none before it one as large.
+one for many entries. A time index entry (timestamp, offset) is right if the log's entry with that offset has that largest
+timestamp, and no earlier one has one as large.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Flags = NDArray[np.bool_]
 
 
 class _Index:
-    """Entries of an index file, and which of them have been found in the log."""
+    """Entries of an index file, and which of them were found in the log."""
 
     def __init__(self, partition: Partition, stored: StoredFile, data: bytes, layout: np.dtype[Any]) -> None:
         self.partition = partition
@@ -39,7 +39,7 @@ class _Index:
         self.stale_from = sys.maxsize
 
     def mismatch(self, row: int, expected: str, found: object) -> Finding:
-        """What is wrong with the entry of that number."""
+        """The finding for the index entry of this number."""
         place = Place(row * self.entry_size, self.entry_size)
         severity, detail = (None, "") if row < self.stale_from else (INFO, STALE)
         return make_finding(
@@ -54,7 +54,7 @@ class _Index:
         )
 
     def expect_stale(self, doubtful: Flags) -> None:
-        """A truncation leaves old entries behind the new ones until the segment is closed: they begin with the first doubtful."""
+        """A truncation leaves old entries after the new ones until the segment is closed: they begin at the first doubtful."""
         if doubtful.any():
             self.stale_from = int(doubtful.argmax())
 
@@ -79,7 +79,7 @@ class OffsetIndex(_Index):
         super().__init__(partition, stored, data, index.OFFSET_INDEX_ENTRY)
         entries = index.read_offset_index(data, stored.base_offset)
         if len(entries) == 1 and entries["position"][0] == 0:
-            entries = entries[:0]  # made at full size, and nothing written yet: the first entry of a segment is never indexed
+            entries = entries[:0]  # created at full size, with nothing written yet: the first entry of a segment is never indexed
         self.offsets: Ints = entries["offset"].astype(np.int64)
         self.positions: Ints = entries["position"].astype(np.int64)
         self._by_position = np.argsort(self.positions, kind="stable")
@@ -87,7 +87,7 @@ class OffsetIndex(_Index):
         self.first_offsets = np.full(len(entries), UNSEEN)  # of the log's entry at the position
         self.is_boundary = np.zeros(len(entries), np.bool_)
 
-    def take(self, table: EntryTable, bases: Ints) -> None:
+    def add(self, table: EntryTable, bases: Ints) -> None:
         positions, lasts = table.position, table.last_offset
         start, stop = np.searchsorted(self._sorted_positions, (positions[0], positions[-1] + 1))
         chosen = self._by_position[start:stop]
@@ -99,13 +99,13 @@ class OffsetIndex(_Index):
         self.is_boundary[near] |= (lasts[at] == self.offsets[near]) | (bases[at] == self.offsets[near])
 
     def finish(self, last_offset: int, unknown: Flags, *, is_open: bool, compacted: bool) -> Iterator[Finding]:
-        """What is wrong; `unknown` are entries that point into damage. A cleaner of 2.8 also names the last record it kept."""
+        """The findings; `unknown` are entries that point into damage. A cleaner of 2.8 may store the last record it kept."""
         yield from self.check_size()
         order = _not_above_before(self.offsets) | _not_above_before(self.positions)
         missing = (self.first_offsets == UNSEEN) & ~unknown
         if is_open:
             self.expect_stale(order | (self.offsets > last_offset))
-        # Where the next entry is of no use, the one behind it bounds this one.
+        # If the next entry is unusable, the one after it bounds this one.
         usable = np.where(self.first_offsets == UNSEEN, MAX_INT64, self.first_offsets)
         following = np.minimum.accumulate(np.append(usable[1:], last_offset + 1)[::-1])[::-1] if len(usable) else usable
         known = self.first_offsets != UNSEEN
@@ -138,9 +138,9 @@ class TimeIndex(_Index):
         self.is_first = np.zeros(len(entries), np.bool_)
         self.greatest = UNSEEN
 
-    def take(self, table: EntryTable, bases: Ints) -> None:
+    def add(self, table: EntryTable, bases: Ints) -> None:
         lasts, times = table.last_offset, table.max_timestamp
-        greatest = np.maximum.accumulate(np.concatenate(([self.greatest], times)))  # before each entry, and behind the last
+        greatest = np.maximum.accumulate(np.concatenate(([self.greatest], times)))  # before each entry, and after the last
         self.greatest = int(greatest[-1])
         near = np.flatnonzero((self.offsets >= bases[0]) & (self.offsets <= lasts[-1]))
         at = np.searchsorted(lasts, self.offsets[near])
@@ -152,7 +152,7 @@ class TimeIndex(_Index):
         self.is_first[near] = (greatest[at] < self.timestamps[near]) | (table.magic[at] == 0)
 
     def finish(self, last_offset: int, unknown: Flags, *, is_closed: bool, is_open: bool, compacted: bool) -> Iterator[Finding]:
-        """What is wrong; `unknown` are entries whose offsets lie in damage. Cleaners before 2.0 do not look for the largest."""
+        """The findings; `unknown` are entries whose offsets lie in damage. Cleaners before 2.0 do not store the largest."""
         yield from self.check_size()
         order = _not_above_before(self.timestamps) | _not_above_before(self.offsets, may_repeat=True)
         missing = ~self.is_found & ~unknown
@@ -176,7 +176,7 @@ class TimeIndex(_Index):
 
 
 class SegmentIndexes:
-    """The two indexes of one segment, as far as they are there."""
+    """The two indexes of one segment, those that exist."""
 
     def __init__(self, partition: Partition, segment: Segment, contents: dict[str, bytes]) -> None:
         self.segment = segment
@@ -186,16 +186,16 @@ class SegmentIndexes:
         self.last_offset = UNSEEN
         self.damage: list[tuple[int, int]] = []
 
-    def take(self, table: EntryTable, bases: Ints) -> None:
-        """Entries of the log, intact and in order."""
+    def add(self, table: EntryTable, bases: Ints) -> None:
+        """Add entries of the log, intact and in order."""
         self.last_offset = int(table.last_offset[-1])
         if self.offset is not None:
-            self.offset.take(table, bases)
+            self.offset.add(table, bases)
         if self.time is not None:
-            self.time.take(table, bases)
+            self.time.add(table, bases)
 
     def finish(self, *, ended_well: bool, compacted: bool) -> Iterator[Finding]:
-        """What is wrong with the indexes; `ended_well`: the broker closed what it had open."""
+        """Findings about the indexes; `ended_well`: the broker shut down cleanly."""
         is_open = self.segment.is_newest and not ended_well
         last_offset = self.last_offset if not self.damage else MAX_INT64 - 1
         if self.offset is not None:

@@ -1,4 +1,4 @@
-"""One partition: its entries as they pass by, and what its other files say of them."""
+"""The check of one partition: its entries in order, and its other files compared with them."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from .transaction_index import AbortedTransactions
 
 # Topics that brokers compact, whatever a copy without checkpoints says.
 COMPACTED_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
-# A wrong checksum may come of a wrong length: what follows has to be found anew.
-LOSES_THE_WAY = ("crc", "torn-write")
+# A wrong checksum may be due to a wrong length: the next entry must be searched for.
+BREAKS_FRAMING = ("crc", "torn-write")
 
 
 class PartitionCheck:
-    """The check of one partition, fed with decoded windows in log order. What it finds gathers in `found`."""
+    """Checks one partition, fed with decoded windows in log order. Findings collect in `found`."""
 
     def __init__(
         self, partition: Partition, directory: LogDirectory, options: ReadOptions, decoder: RecordDecoder, report: ReadReport
@@ -56,7 +56,7 @@ class PartitionCheck:
         self.counts: Counter[str] = Counter()
 
     def limited(self, found: list[Finding]) -> Iterator[Finding]:
-        """The first of each kind; the last of them says that there are more."""
+        """The first findings of each kind; the last of them says that there are more."""
         for finding in found:
             self.counts[finding.reason] += 1
             if self.counts[finding.reason] < MAX_OF_A_KIND:
@@ -67,7 +67,7 @@ class PartitionCheck:
     # -- one segment after the other -----------------------------------------------------------------------------------------
 
     def begin(self, segment: Segment, contents: dict[str, bytes]) -> None:
-        """Entries from here on belong to `segment`; `contents` are its index files as far as they could be read."""
+        """The following entries belong to `segment`; `contents` are those of its index files that could be read."""
         self.segment = segment
         self.contents = contents
         self.indexes = SegmentIndexes(self.partition, segment, contents)
@@ -78,20 +78,20 @@ class PartitionCheck:
         self.last_control_type = UNKNOWN_CONTROL
         self.first_control_type = UNKNOWN_CONTROL
         self.order.begin(segment)
-        self.found += first_of_kind(self.snapshots.reach(segment.base_offset, compacted=self.compacted))
+        self.found += first_of_kind(self.snapshots.compare_at(segment.base_offset, compacted=self.compacted))
 
-    def take(self, window: Window, decoded: DecodedWindow) -> None:
-        """A window whose entries are all checked and decoded. Behind a wrong checksum the way is sought entry by entry."""
-        self._take_part(decoded, np.arange(window.count if decoded.left is None else decoded.left))
+    def add(self, window: Window, decoded: DecodedWindow) -> None:
+        """Add a window whose entries are all checked and decoded. After a wrong checksum, resynchronise entry by entry."""
+        self._add_part(decoded, np.arange(window.count if decoded.left is None else decoded.left))
         if decoded.left is not None and not self.is_salvaged:
             for part, rows in self.decoder.decode_in_parts(window, np.arange(decoded.left, window.count)):
-                self._take_part(part, rows)
+                self._add_part(part, rows)
 
-    def _take_part(self, decoded: DecodedWindow, rows: NDArray[np.int64]) -> None:
+    def _add_part(self, decoded: DecodedWindow, rows: NDArray[np.int64]) -> None:
         if self.is_salvaged:
             return
         problems = decoded.problems
-        lost = next((problem for problem in problems if problem.error.reason in LOSES_THE_WAY), None)
+        lost = next((problem for problem in problems if problem.error.reason in BREAKS_FRAMING), None)
         if lost is not None:
             rows, problems = rows[rows < lost.entry], [problem for problem in problems if problem.entry < lost.entry]
         self._examine(decoded, rows, problems)
@@ -99,7 +99,7 @@ class PartitionCheck:
             self._salvage_from(lost.error.position)
 
     def stop_at(self, problem: SegmentError) -> None:
-        """Entries cannot be followed from here on."""
+        """The entries cannot be walked from here on."""
         if not self.is_salvaged:
             self._salvage_from(problem.position)
 
@@ -116,7 +116,7 @@ class PartitionCheck:
         self._lose_track()
 
     def end(self) -> None:
-        """The segment is done. One that could not be read to its end contradicts nothing."""
+        """The segment is done. One that could not be read to its end is not compared with other files."""
         if not self.segment_was_read:
             return
         missing = self.order.missing_at_end()
@@ -150,12 +150,12 @@ class PartitionCheck:
         if not len(rows):
             return
         self._look_into_records(decoded, rows)
-        self._take_intact(table, bases, window.file)
+        self._add_intact(table, bases, window.file)
         if window.facts.legacy_count < window.count:
-            self._take_batches(table, window.file)
+            self._add_batches(table, window.file)
 
     def _look_into_records(self, decoded: DecodedWindow, rows: NDArray[np.int64]) -> None:
-        """The records of these entries against their headers."""
+        """Compare the records of these entries with their headers."""
         is_whole = len(rows) == decoded.window.count
         for group in decoded.groups:
             chosen = np.ones(len(group.entries), np.bool_) if is_whole else np.isin(group.entries, rows)
@@ -166,16 +166,16 @@ class PartitionCheck:
                 self.found += [finding for finding in found if is_whole or finding.position in positions]
 
     def _out_of_place(self, file: str, table: EntryTable, bases: Ints) -> list[int]:
-        """The rows that do not fit their neighbours."""
+        """The rows that contradict adjacent entries."""
         found = self.order.check(table, bases)
         for problem in found:
             if problem.reason == "gap":
-                self._take_gap(file, table, problem)
+                self._hold_gap(file, table, problem)
             else:
                 self._damage(order_error(file, table, problem))
         return [problem.row for problem in found if not problem.entry_stays]
 
-    def _take_gap(self, file: str, table: EntryTable, problem: OutOfPlace) -> None:
+    def _hold_gap(self, file: str, table: EntryTable, problem: OutOfPlace) -> None:
         error = order_error(file, table, problem)
         self._hold(finding_of(error, file, self.partition))
         self.sequences.forget()
@@ -191,23 +191,23 @@ class PartitionCheck:
             self.order.contiguous = False
             self.held.clear()
 
-    def _take_intact(self, table: EntryTable, bases: Ints, file: str) -> None:
-        """Entries that are right and in their place: what everything else is held against."""
+    def _add_intact(self, table: EntryTable, bases: Ints, file: str) -> None:
+        """Add entries that are intact and in place: everything else is compared with these."""
         self.report.kept_batches += len(table)
-        self.indexes.take(table, bases)
+        self.indexes.add(table, bases)
         if self.indexes.last_offset - self.segment.base_offset > MAX_INDEX_DELTA and not self.overflows:
             self.overflows = self.segment.base_offset >= 0
             row = int(np.argmax(table.last_offset - self.segment.base_offset > MAX_INDEX_DELTA))
             if self.overflows:
                 self.found.append(make_finding("segment-overflow", file, self.partition, place_of(table.header(row))))
 
-    def _take_batches(self, table: EntryTable, file: str) -> None:
-        """The same entries, if v2 batches are among them: only these have producers and control records."""
+    def _add_batches(self, table: EntryTable, file: str) -> None:
+        """Add the same entries if v2 batches are among them: only these have producers and control records."""
         self.found += check_empty_batches(table, file, self.partition)
-        self.transactions.take(table)
-        self.snapshots.take(table)
+        self.transactions.add(table)
+        self.snapshots.replay(table)
         if not self.compacted:
-            for finding in self.sequences.take(table, file):
+            for finding in self.sequences.check(table, file):
                 self._hold(finding)
         if not table.position[0]:
             self.first_control_type = int(table.control_type[0])
@@ -216,7 +216,7 @@ class PartitionCheck:
     # -- damage --------------------------------------------------------------------------------------------------------------
 
     def _salvage_from(self, position: int) -> None:
-        """Go on from damage at `position` to the end of the segment, from one intact entry to the next."""
+        """Continue after damage at `position` to the end of the segment, from one intact entry to the next."""
         self.is_salvaged = True
         segment = self.segment
         placement = SegmentPlacement(self.partition, segment, self.options, skipped=False)
@@ -242,7 +242,7 @@ class PartitionCheck:
                 self._examine(decoded, rows, decoded.problems)
 
     def _damage(self, error: SegmentError) -> None:
-        """A byte range that is not what was written. The tail of a log that was not closed is none."""
+        """Report a damaged byte range. The tail of a log that was not closed is not damage."""
         is_tail = isinstance(error, TornTail) and self.segment.is_newest
         severity = None
         if is_tail:
@@ -253,7 +253,7 @@ class PartitionCheck:
         self.found.append(finding_of(error, self.segment.log.path, self.partition, severity=severity))
 
     def _lose_track(self) -> None:
-        """Entries are missing: what producers and transactions did there is not known."""
+        """Entries are missing: what producers and transactions did there is unknown."""
         self.sequences.forget()
         self.snapshots.is_whole = False
         self.transactions.is_whole = False
@@ -306,7 +306,7 @@ class PartitionCheck:
         yield from found
 
     def _checkpoints(self, end_offset: int) -> Iterator[Finding]:
-        """Checkpoints that speak of offsets that the log does not have."""
+        """Checkpoints with offsets that the log does not have."""
         partition, directory = self.partition, self.directory
         for name in names.OFFSET_CHECKPOINTS:
             offset = directory.offset(name, partition)

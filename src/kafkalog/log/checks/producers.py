@@ -1,4 +1,4 @@
-"""Producers: their sequence numbers, and their state in `.snapshot` files against a replay of the log."""
+"""Producers: their sequence numbers, and their state in `.snapshot` files compared with a replay of the log."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ LAST_BATCH = ("last_sequence", "offset_delta")
 
 
 class Sequences:
-    """Every producer numbers its batches without gaps; a new epoch begins with 0.
+    """Every producer numbers its records without gaps; a new epoch begins with 0.
 
-    What a producer wrote before the first entry, or behind damage, is not known: then any number is right.
+    What a producer wrote before the first entry, or inside damage, is unknown: any number is then right.
     """
 
     def __init__(self, partition: Partition) -> None:
@@ -45,8 +45,8 @@ class Sequences:
         """Entries may be missing here."""
         self.last.clear()
 
-    def take(self, entries: EntryTable, file: str) -> Iterator[Finding]:
-        """What is out of sequence among these entries, which are in order and without gaps."""
+    def check(self, entries: EntryTable, file: str) -> Iterator[Finding]:
+        """Findings for batches out of sequence; the entries are in order and without gaps."""
         is_data = (entries.base_sequence >= 0) & (entries.attributes & batch.CONTROL == 0)
         rows = np.flatnonzero(is_data & (entries.producer_id >= 0))
         if not len(rows):
@@ -81,7 +81,7 @@ class Sequences:
 
 
 class Snapshots:
-    """The `.snapshot` files of a partition, each compared when the replay has come to its offset."""
+    """The `.snapshot` files of a partition, each compared when the replay reaches its offset."""
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -91,15 +91,15 @@ class Snapshots:
         self.offsets = sorted(self.waiting)
         self.first_offset = partition.segments[0].base_offset if partition.segments else 0
         self.states: dict[int, ReplayedProducer] = {}
-        self.is_whole = True  # False behind damage
+        self.is_whole = True  # False after damage
 
-    def take(self, entries: EntryTable) -> None:
+    def replay(self, entries: EntryTable) -> None:
         if self.waiting:
             for header in entries[producer_rows(entries)]:
                 self.states.setdefault(header.producer_id, ReplayedProducer(header.producer_id)).apply(header)
 
-    def reach(self, offset: int, *, compacted: bool) -> Iterator[Finding]:
-        """Compare the snapshot at this offset, if there is one, with the state that the replay has come to."""
+    def compare_at(self, offset: int, *, compacted: bool) -> Iterator[Finding]:
+        """Compare the snapshot at this offset, if there is one, with the replayed state."""
         stored = self.waiting.pop(offset, None)
         if stored is None:
             return
@@ -111,7 +111,7 @@ class Snapshots:
         for row, entry in enumerate(producers if self.is_whole else ()):
             state = self.states.get(int(entry["producer_id"]))
             if state is None:
-                continue  # all of it has been deleted or compacted away
+                continue  # all its batches were deleted or compacted away
             wrong = differences(entry, state, offset, self.first_offset, compacted=compacted)
             if wrong:
                 expected = ", ".join(f"{name} {getattr(state, COMPARED[name])}" for name in wrong)
@@ -127,11 +127,11 @@ class Snapshots:
                 )
 
     def finish(self, end_offset: int, *, compacted: bool) -> Iterator[Finding]:
-        yield from self.reach(end_offset, compacted=compacted)
+        yield from self.compare_at(end_offset, compacted=compacted)
         yield from self._missing()
-        for offset in sorted(self.waiting):  # of no segment: a broker deletes it, but it has to be one
+        for offset in sorted(self.waiting):  # at no segment: a broker would delete it, but it must still be a valid snapshot
             self.is_whole = False
-            yield from self.reach(offset, compacted=compacted)
+            yield from self.compare_at(offset, compacted=compacted)
 
     def _missing(self) -> Iterator[Finding]:
         """Brokers before 2.8 kept only the latest few, later ones keep one for each segment."""
@@ -147,8 +147,8 @@ def differences(
 ) -> list[str]:
     """The fields of a snapshot's entry that the log contradicts.
 
-    Much is no contradiction: releases differ in what they store, retention and cleaners take evidence away, and a broker forgets
-    producers that have been silent for a day.
+    Many differences are not contradictions: releases differ in what they store, retention and compaction remove evidence, and a
+    broker drops producers that have been silent for a day.
     """
     stored = {name: int(entry[name]) for name in COMPARED}
     differs = {name for name in COMPARED if stored[name] != getattr(state, COMPARED[name])}
@@ -166,7 +166,7 @@ def differences(
     if NONE in (last_offset, state.last_offset):
         differs -= {"last_offset", "timestamp", *LAST_BATCH}
     elif state.coordinator_epoch != NONE:
-        differs.discard("timestamp")  # of the marker, or before 2.0 of the last batch
-        if last_offset > state.last_offset and stored["offset_delta"] == 0:  # 0.11 has the offset of the marker there
+        differs.discard("timestamp")  # that of the marker, or before 2.0 of the last batch
+        if last_offset > state.last_offset and stored["offset_delta"] == 0:  # 0.11 stores the offset of the marker there
             differs -= {"last_offset", "offset_delta"}
     return [name for name in COMPARED if name in differs]

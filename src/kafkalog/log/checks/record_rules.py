@@ -1,4 +1,4 @@
-"""What the records of a batch have to do with its header: their order, their offsets, their largest timestamp."""
+"""The records of a batch compared with its header: their order, offsets and largest timestamp."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from .finding import Finding, Place, make_finding
 
 
 def is_plain(window: Window) -> bool:
-    """Whether every entry is a v0/v1 message of its own: then it is its only record, and there is nothing to compare."""
+    """Whether every entry is a single v0/v1 message: it is its only record, so there is nothing to compare."""
     return window.facts.legacy_count == window.count and not window.facts.wrapper_count
 
 
 def is_rewritten(entries: EntryTable) -> bool:
-    """Whether a cleaner has been here: only it leaves batches with fewer records than offsets, or with a delete horizon."""
+    """Whether the entries were compacted: only a cleaner leaves batches with fewer records than offsets, or a delete horizon."""
     batches = entries[entries.magic == 2]
     offsets = batches.last_offset - batches.base_offset + 1
     flagged = batches.attributes & batch.DELETE_HORIZON != 0
@@ -30,14 +30,14 @@ def is_rewritten(entries: EntryTable) -> bool:
 
 
 def has_sparse_sets(group: RecordColumns) -> bool:
-    """The same of compressed v0/v1 sets, whose offsets show when they are decoded."""
+    """The same for compressed v0/v1 sets, whose offsets are known once they are decoded."""
     entries = group.entry_table
     legacy = entries.magic < 2
     return bool((legacy & (group.row_counts < entries.last_offset - group.first_offsets + 1)).any())
 
 
 def check_empty_batches(entries: EntryTable, file: str, partition: Partition) -> Iterator[Finding]:
-    """A batch that says it is empty and is not: readers would go past its records without a word."""
+    """A batch that declares no records but has some: readers would silently skip them."""
     wrong = (entries.record_count == 0) & (entries.magic == 2) & (entries.size != batch.HEADER_SIZE)
     for row in np.flatnonzero(wrong).tolist():
         found = f"{entries.size[row] - batch.HEADER_SIZE} bytes"
@@ -47,7 +47,7 @@ def check_empty_batches(entries: EntryTable, file: str, partition: Partition) ->
 
 
 def check_records(group: RecordColumns, partition: Partition) -> Iterator[Finding]:
-    """What is wrong with the records of entries that decode; each entry in one finding of a kind."""
+    """Findings about the records of entries that decode, at most one of a kind for each entry."""
     entries, rows = group.entry_table, group.rows
     filled = np.flatnonzero(group.row_counts > 0)
     if not len(filled):
@@ -78,7 +78,7 @@ def _check_time_range(group: RecordColumns, filled: NDArray[np.int64], partition
 
 
 def _in_disorder(offsets: Ints, first_rows: Ints) -> NDArray[np.bool_]:
-    """Of each entry, whether an offset is not above the one before it."""
+    """For each entry, whether an offset is not above the one before it."""
     falls = np.zeros(len(offsets), np.bool_)
     np.less_equal(offsets[1:], offsets[:-1], out=falls[1:])
     falls[first_rows] = False
@@ -97,5 +97,5 @@ def _check_timestamps(
 
 
 def place_of(header: EntryHeader) -> Place:
-    """Where an entry lies."""
+    """The place of an entry."""
     return Place(header.position, header.size, header.base_offset, header.last_offset)

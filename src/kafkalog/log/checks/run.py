@@ -1,8 +1,15 @@
-"""Check partitions: read each file once, decode windows of several files on a few threads, judge them in log order."""
+"""Check partitions: read each file once, decode windows of several files on a few threads, examine them in log order.
+
+A live broker appends, rolls, cleans and deletes segments while files are read one after the other. So an index entry can be of a
+replaced segment, a checkpoint of offsets that were not there when the folder was listed, an abort marker in a log whose .txnindex
+was read before the entry was written. If something is wrong with a partition whose files have changed since they were listed, it
+is checked again from a new listing, and only findings that recur are reported (`look_again`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -19,7 +26,6 @@ from kafkalog.storage.store import SMALL_FILE, Store
 
 from .directory import LogDirectory, check_log_directory, read_log_directory, root_of
 from .finding import Finding, finding_of, make_finding
-from .live import look_again
 from .partition import PartitionCheck
 
 INDEX_KINDS = ("index", "timeindex", "txnindex")
@@ -27,7 +33,7 @@ INDEX_KINDS = ("index", "timeindex", "txnindex")
 
 @dataclass
 class _Scanned:
-    """A window on its way to the decoder, or the beginning or end of a segment, or of a partition."""
+    """A window to be decoded, or the beginning or end of a segment or a partition."""
 
     check: PartitionCheck
     segment: Segment | None = None
@@ -40,9 +46,9 @@ class _Scanned:
 def check_partitions(
     partitions: Sequence[Partition], options: ReadOptions, report: ReadReport, log_directory: str | None = None
 ) -> Iterator[Finding | None]:
-    """What is wrong with the partitions, and with their log directory if its path is given; None now and then, for progress.
+    """Findings about the partitions, and about their log directory if its path is given; None now and then, for progress.
 
-    `report` counts what was looked at. Nothing is raised for bad data or for files that cannot be read: these are findings too.
+    `report` counts what was checked. Nothing is raised for bad data or for files that cannot be read: these are findings too.
     """
     chosen = list(partitions)
     if log_directory is not None and partitions:
@@ -75,10 +81,10 @@ class _Run:
         self.directories: dict[str, LogDirectory] = {}
 
     def by_partition(self) -> Iterator[tuple[Partition, list[Finding] | None]]:
-        """Each partition with what is wrong with it, when all of it has been looked at; with None after each window."""
+        """Each partition with its findings once all of it has been checked; with None after each window."""
         held: list[Finding] = []
         for scanned, decoded in ordered(self._decode, self._scan(), self.options.thread_count):
-            self._judge(scanned, decoded)
+            self._examine(scanned, decoded)
             found, scanned.check.found = [*scanned.found, *scanned.check.found], []
             held += scanned.check.limited(found)
             yield scanned.check.partition, None
@@ -94,7 +100,7 @@ class _Run:
             self.buffers.let_go(scanned.window)
         return decoded
 
-    def _judge(self, scanned: _Scanned, decoded: DecodedWindow | None) -> None:
+    def _examine(self, scanned: _Scanned, decoded: DecodedWindow | None) -> None:
         check, segment = scanned.check, scanned.segment
         if segment is None:
             check.finish()
@@ -102,7 +108,7 @@ class _Run:
             check.begin(segment, scanned.contents)
         elif scanned.window is not None and decoded is not None:
             self.report.kept_bytes += scanned.window.size
-            check.take(scanned.window, decoded)
+            check.add(scanned.window, decoded)
             self.buffers.give_back(scanned.window)
         elif isinstance(scanned.problem, SegmentError) and scanned.problem.reason != "changed":
             check.stop_at(scanned.problem)
@@ -117,7 +123,7 @@ class _Run:
         for partition in self._with_snapshots():
             check = PartitionCheck(partition, self._directory_of(partition), self.options, self.decoder, self.report)
             for segment in partition.segments:
-                # Indexes first: a broker that is at work writes an entry of the log before that of the index.
+                # Indexes first: a live broker writes an entry of the log before that of the index.
                 beginning = _Scanned(check, segment, contents={})
                 self._read_indexes(beginning, segment)
                 yield beginning
@@ -126,7 +132,7 @@ class _Run:
             yield _Scanned(check)
 
     def _with_snapshots(self) -> Iterator[Partition]:
-        """The partitions, and each KRaft snapshot as one of its own: its offsets begin anew."""
+        """The partitions, and each KRaft snapshot as a partition of its own: its offsets start again."""
         for partition in self.partitions:
             yield partition
             for stored in partition.files if partition.file is None else ():
@@ -168,7 +174,46 @@ class _Run:
 
 
 def _lacks_index(partition: Partition, segment: Segment, kind: str) -> bool:
-    """Whether a file that brokers make with the segment is gone. There was no .timeindex before 0.10.1."""
+    """Whether a file that brokers create with the segment is missing. There was no .timeindex before 0.10.1."""
     if partition.file is not None or not segment.log.size or segment.base_offset < 0:
         return False
     return kind == "index" or (kind == "timeindex" and any(kind in other.siblings for other in partition.segments))
+
+
+LOOKS = 4
+# A broker writes the index entries of a batch right after it, but may have to wait for the disk.
+PAUSES_SECONDS = (0.1, 0.3, 1.0, 1.0)
+assert len(PAUSES_SECONDS) == LOOKS
+
+
+def look_again(partition: Partition, found: list[Finding], look: Callable[[Partition], list[Finding]]) -> Iterator[Finding]:
+    """Those findings of one partition that a live broker does not explain; `look` checks a new listing of it."""
+    for pause in PAUSES_SECONDS:
+        fresh = _listed(partition) if found else partition
+        if fresh is None:  # deleted, with its topic
+            return
+        if not found or _files(fresh) == _files(partition):
+            break
+        time.sleep(pause)
+        partition = _listed(fresh) or fresh
+        again = set(look(partition))
+        found = [finding for finding in found if finding in again]
+    yield from found
+
+
+def _files(partition: Partition) -> frozenset[tuple[str, int, int]]:
+    return frozenset((stored.path, stored.size, stored.mtime_ns) for stored in partition.files)
+
+
+def _listed(partition: Partition) -> Partition | None:
+    """The partition with its files as they are now; None if it is gone. One that cannot be listed stays as it was."""
+    if partition.file is not None and not partition.files:  # a KRaft snapshot, which is written once
+        return partition
+    place = partition.file or partition.folder
+    try:
+        if partition.store.stat(place) is None:
+            return None
+        (fresh,) = find_partitions(partition.store, place)
+    except (KafkaLogError, ValueError):
+        return partition
+    return fresh

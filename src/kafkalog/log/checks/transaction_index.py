@@ -1,4 +1,4 @@
-"""The transaction index of a segment against the markers in it."""
+"""The transaction index of a segment compared with the markers in it."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ INVOLVED = batch.TRANSACTIONAL | batch.CONTROL
 
 
 class AbortedTransactions:
-    """The transactions of a partition, replayed; what was aborted in each segment has to be in its `.txnindex`."""
+    """The replayed transactions of a partition; those aborted in a segment must be in its `.txnindex`."""
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.first_offset = partition.segments[0].base_offset if partition.segments else 0
         self.replay = TransactionReplay()
-        self.is_whole = True  # False behind damage: markers may be lost there
+        self.is_whole = True  # False after damage: markers may be lost there
         self.begin()
 
     def begin(self) -> None:
-        """Entries from here on belong to the next segment."""
+        """The following entries belong to the next segment."""
         self.aborted: dict[int, Transaction] = {}
         self.abort_markers: dict[int, int] = {}  # offset: producer id
 
-    def take(self, table: EntryTable) -> None:
+    def add(self, table: EntryTable) -> None:
         involved = np.flatnonzero((table.attributes & INVOLVED != 0) & (table.magic == 2))
         if not len(involved):
             return
@@ -45,11 +45,11 @@ class AbortedTransactions:
         self.abort_markers |= dict(zip(offsets, producers, strict=True))
 
     def finish(self, segment: Segment, content: bytes | None, *, compacted: bool) -> Iterator[Finding]:
-        """What is wrong with the `.txnindex` of the segment, None where it has none."""
+        """Findings about the `.txnindex` of the segment; `content` is None if there is none."""
         stored = segment.siblings.get("txnindex")
         file = stored.path if stored is not None else segment.log.path.removesuffix("log") + "txnindex"
         if content is None and stored is not None:
-            return  # could not be read, and that has been said
+            return  # could not be read, which has been reported
         try:
             entries = index.read_txn_index(content or b"")
         except SegmentError as error:
@@ -82,11 +82,11 @@ class AbortedTransactions:
         if self.is_whole and self.abort_markers.get(last) != producer_id:
             return f"an abort marker of producer {producer_id} at offset {last}", entry
         if not 0 <= first <= last or not 0 <= last_stable <= last + 1:
-            return "a first offset before the marker, a last stable offset up to the one behind it", entry
+            return "a first offset before the marker, a last stable offset up to the one after it", entry
         done = self.aborted.get(last)
         if done is None or compacted or not self.is_whole:
             return None
-        # What began before the first segment that is left cannot be replayed.
+        # What began before the first remaining segment cannot be replayed.
         if first >= self.first_offset and first != done.first_offset:
             return f"first offset {done.first_offset}", entry
         if last_stable >= self.first_offset and last_stable != done.last_stable_offset:

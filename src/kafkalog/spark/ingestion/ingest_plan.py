@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from kafkalog.errors import Limits, SegmentChanged, StorageError, path_text
 from kafkalog.format.quantities import plural
 from kafkalog.log.folders import find_partitions
-from kafkalog.log.headers import replay_transactions
 from kafkalog.log.lineage import (
     Divergence,
     EntryMark,
@@ -28,7 +27,7 @@ from kafkalog.log.lineage import (
 )
 from kafkalog.log.partition import Partition, Segment
 from kafkalog.log.swap_segments import with_finished_segments
-from kafkalog.log.transactions import Committed
+from kafkalog.log.transactions import Committed, replay_transactions
 from kafkalog.segment.seek import seek_position
 from kafkalog.segment.windows import SegmentWalk
 from kafkalog.storage.store import ByteSource, short_repr

@@ -10,9 +10,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kafkalog.errors import Limits
-from kafkalog.log.headers import end_offset
 from kafkalog.log.partition import Partition
 from kafkalog.log.report import ReadReport
+from kafkalog.log.segments import end_offset
 from kafkalog.log.swap_segments import with_finished_segments
 from kafkalog.tables.logs import Logs
 from kafkalog.tables.schemas import find_table

@@ -1,7 +1,7 @@
-"""One entry in plain Python, taken as Kafka's own iterators take it: for what our decoder refuses and theirs prints, in part
-or in whole, before it dies.
+"""One entry read in plain Python as Kafka's own iterators read it: for entries that our decoder refuses and Kafka's tool prints,
+in part or in whole, before it fails.
 
-Kafka's dump checks no checksum before it reads, believes any magic of 2 or above to be a batch, and shows every record of an
+Kafka's dump checks no checksum before it reads, treats any magic of 2 or above as a batch, and prints every record of an
 uncompressed batch before the first one that it cannot read.
 """
 
@@ -67,9 +67,9 @@ class OddEntry:
         return batch.LOG_APPEND_TIME_TYPE if self.attributes & batch.LOG_APPEND_TIME else batch.CREATE_TIME
 
     def lines(self, options: DumpOptions, offsets: list[int]) -> Iterator[str]:
-        """Text piece by piece; the offset of each record goes to `offsets`. CorruptBatch where Kafka's tool dies."""
-        yield self._front()
-        yield self._rest_of_line()
+        """Text piece by piece; the offset of each record goes to `offsets`. CorruptBatch where Kafka's tool fails."""
+        yield self._batch_line_start()
+        yield self._batch_line_end()
         if options.prints_records:
             yield from self.record_lines(options, offsets)
 
@@ -78,7 +78,7 @@ class OddEntry:
         for record in self.records(offsets):
             yield from record_line(record, self.timestamp_type, self.is_control, options)
 
-    def _front(self) -> str:
+    def _batch_line_start(self) -> str:
         if not self.is_batch:
             return f"offset: {self._message.offset}"
         entry = self.batch
@@ -91,7 +91,7 @@ class OddEntry:
             f"deleteHorizonMs: {'OptionalLong.empty' if horizon is None else f'OptionalLong[{horizon}]'}"
         )
 
-    def _rest_of_line(self) -> str:
+    def _batch_line_end(self) -> str:
         if self.magic < 0:
             raise self.place.corrupt("magic", expected="0 or above", found=self.magic)
         codec = self.attributes & batch.CODEC_MASK
@@ -117,7 +117,7 @@ class OddEntry:
         """The records up to the first one that cannot be read; their offsets go to `offsets` as they come."""
         source = self._batch_records() if self.is_batch else self._message_records()
         if self.is_batch and self.attributes & batch.CODEC_MASK:
-            for _ in source:  # Kafka reads all of a compressed batch before it hands out the first record
+            for _ in source:  # Kafka reads all of a compressed batch before it returns the first record
                 pass
             source = self._batch_records()
         for record in source:
@@ -179,7 +179,7 @@ def _message_record(each: Message, offset: int, append_time: int | None) -> Dump
     try:
         key, value = each.content()
         problem = None
-    except CorruptBatch as error:  # Kafka's tool dies of it only when it prints them
+    except CorruptBatch as error:  # Kafka's tool fails only when it prints them
         key = value = None
         problem = error
     timestamp = each.timestamp if append_time is None or each.magic == 0 else append_time

@@ -15,11 +15,10 @@ from kafkalog.errors import KafkaLogError, Limits, UsageError
 from kafkalog.format import batch
 from kafkalog.kernels._jit import announce_compilation
 from kafkalog.log.batches import read_batches
-from kafkalog.log.headers import replay_transactions
 from kafkalog.log.partition import Partition, StoredFile
 from kafkalog.log.reading import ReadOptions, RecordSlice, read_records
 from kafkalog.log.report import ReadReport
-from kafkalog.log.transactions import AbortedRanges
+from kafkalog.log.transactions import AbortedRanges, replay_transactions
 from kafkalog.tables.choices import Names, Numbers, several_names, several_numbers
 from kafkalog.tables.logs import DAMAGE_MODES, Logs, open_logs, readable
 from kafkalog.tasks.ratio import Measured, measure_sample

@@ -18,7 +18,7 @@ from kafkalog.spark.ingestion.task_writing import IngestTask, TaskResult
 from kafkalog.spark.options import parse_options
 from kafkalog.spark.read_plan import choose_partitions, plan_splits
 from kafkalog.spark.source import SplitPartition
-from tests.unit.small_logs import made_batch, write_segment
+from tests.builders.small_logs import made_batch, write_segment
 
 DONE = IngestSummary(
     "/tables", 3, records=1200, parquet_bytes=5 << 20, files=2, partitions=(PartitionSummary("orders", 0, 5, 9, 4),)
