@@ -36,7 +36,7 @@ class Dump:
     def chunks(self) -> Iterator[Chunk]:
         """The text in order; each chunk is good until the next one is asked for."""
         for given in self.files:
-            yield f"Dumping {shown(given)}\n".encode()
+            yield f"Dumping {shown_path(given)}\n".encode()
             yield from self._dump(GivenFile.open(given))
 
     def __repr__(self) -> str:
