@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cached_property
 from typing import Literal, Protocol, TypeVar
 
-from kafkalog.errors import LimitExceeded, StorageError
+from kafkalog.errors import StorageError
 
 from .lock import broker_lock
 from .ownership import (
@@ -30,7 +30,7 @@ from .ownership import (
     ownership_of,
     problem_of_new_files,
 )
-from .store import SMALL_FILE
+from .store import SMALL_FILE, require_size
 from .unfinished import OPEN_FOLDER, UNFINISHED_MODE, empty_folder, require_unfinished
 
 PathKind = Literal["file", "folder", "other", "missing"]
@@ -398,6 +398,5 @@ class LocalFs:
 def read_small(fs: Fs, path: str) -> bytes:
     """The content of a small file; LimitExceeded if it is too large to read at once."""
     size = fs.size(path)
-    if size > SMALL_FILE:
-        raise LimitExceeded("memory-limit", file=path, expected=f"at most {SMALL_FILE} bytes", found=f"{size} bytes")
+    require_size(path, size, SMALL_FILE)
     return fs.read(path, 0, size)

@@ -12,13 +12,22 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from types import TracebackType
-from typing import Self
 
-from kafkalog.errors import LimitExceeded, SegmentChanged, StorageError, UnsupportedFormat
+from kafkalog.errors import SegmentChanged, StorageError, UnsupportedFormat
 
 from .failures import read_error
-from .store import LINKED_FOLDER, ByteSource, Entry, Fingerprint, Kind, is_plain_name, require_plain_name, short_repr
+from .store import (
+    LINKED_FOLDER,
+    ByteSource,
+    Entry,
+    Fingerprint,
+    Kind,
+    OpenedSource,
+    is_plain_name,
+    read_whole,
+    require_plain_name,
+    short_repr,
+)
 
 # One page: the kernel reads whole pages, so a smaller gap costs nothing to read through.
 MINIMUM_GAP = 4096
@@ -56,7 +65,7 @@ def _entry(name: str, status: os.stat_result) -> Entry:
     return Entry(name, kind, size, status.st_mtime_ns, problem, status.st_blocks * BLOCK, status.st_ino)
 
 
-class LocalFile:
+class LocalFile(OpenedSource):
     """A regular file, open for reading by position."""
 
     minimum_gap = MINIMUM_GAP
@@ -68,18 +77,6 @@ class LocalFile:
 
     def __repr__(self) -> str:
         return f"LocalFile({short_repr(self._path)}, {self.size} bytes{', closed' if self._descriptor < 0 else ''})"
-
-    @property
-    def path(self) -> str:
-        return self._path
-
-    @property
-    def size(self) -> int:
-        return self._fingerprint.size
-
-    @property
-    def fingerprint(self) -> Fingerprint:
-        return self._fingerprint
 
     def fileno(self) -> int | None:
         return self._descriptor
@@ -97,11 +94,6 @@ class LocalFile:
                 raise self._shrunk(position + done)
             done += count
         return done
-
-    def read(self, position: int, size: int) -> bytes:
-        target = bytearray(min(max(size, 0), max(self.size - position, 0)))
-        self.read_into(position, memoryview(target))
-        return bytes(target)
 
     def refresh(self) -> int:
         now = _fingerprint(self._status())
@@ -139,12 +131,6 @@ class LocalFile:
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        self.close()
 
     def __del__(self) -> None:
         self.close()
@@ -218,9 +204,7 @@ class LocalStore:
 
     def read_small(self, path: str, limit: int) -> bytes:
         with self.open(path) as source:
-            if source.size > limit:
-                raise LimitExceeded("memory-limit", file=path, expected=f"at most {limit} bytes", found=f"{source.size} bytes")
-            return source.read(0, source.size)
+            return read_whole(source, limit)
 
     def join(self, folder: str, name: str) -> str:
         return os.path.join(folder, require_plain_name(folder, name))
@@ -328,20 +312,17 @@ def _listed_kind(item: os.DirEntry[str]) -> Kind:
         return "other"
 
 
-class PatchedSource:
+class PatchedSource(OpenedSource):
     """A source with zeros where `source` fails with an I/O error; `on_failure(position, size)` is called once for each place."""
 
     def __init__(self, source: ByteSource, on_failure: Callable[[int, int], None]) -> None:
         self._source = source
+        self._path = source.path
         self._on_failure = on_failure
         self._failed: set[int] = set()
 
     def __repr__(self) -> str:
         return f"PatchedSource({self._source!r}, unreadable={len(self._failed)})"
-
-    @property
-    def path(self) -> str:
-        return self._source.path
 
     @property
     def size(self) -> int:
@@ -384,10 +365,6 @@ class PatchedSource:
             self._failed.add(start)
             self._on_failure(start, min(SECTOR_BYTES, self.size - start))
 
-    def read(self, position: int, size: int) -> bytes:
-        target = bytearray(max(0, min(size, self.size - position)))
-        return bytes(target[: self.read_into(position, memoryview(target))])
-
     def refresh(self) -> int:
         return self._source.refresh()
 
@@ -400,9 +377,3 @@ class PatchedSource:
 
     def close(self) -> None:
         self._source.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        self.close()

@@ -19,22 +19,26 @@ WITHOUT_CONDITIONS: Final = "NotImplemented"
 
 
 class S3Requests:
-    """Requests to the bucket of an `s3://` URI, with the credentials, endpoint and region that `pyarrow.fs` takes from it."""
+    """Requests to the bucket of an `s3://` URI, with the credentials, endpoint and region that `pyarrow.fs` takes from it.
+
+    Keys are `bucket/key`, as `pyarrow.fs` spells them.
+    """
+
+    is_atomic = True  # a put compares and writes in one step
 
     def __init__(self, uri: str, region: str) -> None:
         parts = urlsplit(uri, allow_fragments=False)
         self.bucket = unquote(parts.netloc.rpartition("@")[2])
-        self.prefix = f"s3://{self.bucket}"
         self._client = _client(parts.netloc.rpartition("@")[0], parse_qs(parts.query), region)
 
     def __repr__(self) -> str:
-        return f"S3Requests({self.prefix!r})"
+        return f"S3Requests({self.bucket!r})"
 
     def put(self, key: str, content: bytes, tag: str | None) -> str | None:
         """Write an object that does not exist, or still has the tag given; its new tag, None if another writer was faster."""
         condition = {"IfNoneMatch": "*"} if tag is None else {"IfMatch": tag}
         for _ in range(TRIES):
-            answer, code = self._ask("writing", key, self._client.put_object, Key=key, Body=content, **condition)
+            answer, code = self._ask("writing", key, self._client.put_object, Body=content, **condition)
             if code is None:
                 return str(answer["ETag"])
             if code != CONFLICT:
@@ -44,21 +48,24 @@ class S3Requests:
 
     def get(self, key: str) -> tuple[bytes, str] | None:
         """The content and tag of an object; None if there is none."""
-        answer, code = self._ask("reading", key, self._client.get_object, Key=key)
+        answer, code = self._ask("reading", key, self._client.get_object)
         return None if code is not None else (answer["Body"].read(), str(answer["ETag"]))
 
     def unfinished_uploads(self, prefix: str) -> Iterator[tuple[str, str]]:
         """Key and identity of each upload under a prefix that was neither completed nor aborted."""
-        pages = self._client.get_paginator("list_multipart_uploads").paginate(Bucket=self.bucket, Prefix=prefix)
+        pages = self._client.get_paginator("list_multipart_uploads").paginate(Bucket=self.bucket, Prefix=self._inner(prefix))
         found = self._guarded("listing uploads", prefix, lambda: [each for page in pages for each in page.get("Uploads", ())])
         for upload in found:
-            if upload["Key"].startswith(prefix):
-                yield upload["Key"], upload["UploadId"]
+            key = f"{self.bucket}/{upload['Key']}"
+            if key.startswith(prefix):
+                yield key, upload["UploadId"]
 
     def abort_upload(self, key: str, identity: str) -> None:
         """Have the store drop the parts of an upload; one that has ended meanwhile is left alone."""
-        call = self._client.abort_multipart_upload
-        self._ask("aborting an upload", key, call, "NoSuchUpload", Key=key, UploadId=identity)
+        self._ask("aborting an upload", key, self._client.abort_multipart_upload, "NoSuchUpload", UploadId=identity)
+
+    def _inner(self, key: str) -> str:
+        return key.removeprefix(f"{self.bucket}/")
 
     def _ask(self, action: str, key: str, call: Callable[..., Any], *expected: str, **arguments: Any) -> tuple[Any, str | None]:
         """The response and None, or None and the code of a refusal that the caller expects."""
@@ -66,7 +73,7 @@ class S3Requests:
 
         def ask() -> tuple[Any, str | None]:
             try:
-                return call(Bucket=self.bucket, **arguments), None
+                return call(Bucket=self.bucket, Key=self._inner(key), **arguments), None
             except ClientError as error:
                 code = str(error.response.get("Error", {}).get("Code", ""))
                 if code in (*REFUSED, *MISSING, CONFLICT, *expected):
@@ -86,10 +93,10 @@ class S3Requests:
             hint = ""
             if found.get("Code") == WITHOUT_CONDITIONS:
                 hint = "; this store has no conditional writes, without which two runs at once could write records twice"
-            message = f"{self.prefix}/{key}: {action} failed: {found.get('Code')}: {found.get('Message')}{hint}"
-            raise StorageError(message, file=f"{self.prefix}/{key}") from error
+            message = f"s3://{key}: {action} failed: {found.get('Code')}: {found.get('Message')}{hint}"
+            raise StorageError(message, file=f"s3://{key}") from error
         except BotoCoreError as error:
-            raise StorageError(f"{self.prefix}/{key}: {action} failed: {error}", file=f"{self.prefix}/{key}") from error
+            raise StorageError(f"s3://{key}: {action} failed: {error}", file=f"s3://{key}") from error
 
 
 def _client(login: str, query: dict[str, list[str]], region: str) -> Any:

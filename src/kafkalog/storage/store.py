@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Literal, Protocol, Self
 
-from kafkalog.errors import StorageError
+from kafkalog.errors import LimitExceeded, StorageError
 
 Kind = Literal["file", "folder", "other"]
 
@@ -123,6 +123,54 @@ class Store(Protocol):
     def parent(self, path: str) -> str: ...
 
     def name(self, path: str) -> str: ...
+
+
+class OpenedSource:
+    """The part of a `ByteSource` that local files and objects share."""
+
+    _path: str
+    _fingerprint: Fingerprint
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    @property
+    def size(self) -> int:
+        return self._fingerprint.size
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        return self._fingerprint
+
+    def read_into(self, position: int, target: memoryview) -> int:
+        raise NotImplementedError
+
+    def read(self, position: int, size: int) -> bytes:
+        target = bytearray(min(max(size, 0), max(self.size - position, 0)))
+        self.read_into(position, memoryview(target))
+        return bytes(target)
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self.close()
+
+
+def read_whole(source: ByteSource, limit: int) -> bytes:
+    """All bytes of a file; LimitExceeded if it has more than `limit`."""
+    require_size(source.path, source.size, limit)
+    return source.read(0, source.size)
+
+
+def require_size(path: str, size: int, limit: int) -> None:
+    """LimitExceeded if a file that is read at once has more than `limit` bytes."""
+    if size > limit:
+        raise LimitExceeded("memory-limit", file=path, expected=f"at most {limit} bytes", found=f"{size} bytes")
 
 
 def short_repr(path: str) -> str:

@@ -7,7 +7,7 @@ here: the content is compared before it is written, so there only the lease keep
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -35,7 +35,9 @@ class Requests(Protocol):
     """The requests of the protocol besides reading and writing; keys as the store spells them."""
 
     @property
-    def is_atomic(self) -> bool: ...
+    def is_atomic(self) -> bool:
+        """Whether a put compares and writes in one step."""
+        ...
 
     def get(self, key: str) -> tuple[bytes, str] | None: ...
 
@@ -50,40 +52,8 @@ def object_target(uri: str) -> ObjectTarget:
     """The target that a URI names."""
     filesystem, prefix, root = filesystem_of_uri(uri)
     if filesystem.type_name == "s3":
-        return ObjectTarget(filesystem, prefix, root, lambda: ConditionalRequests(uri, filesystem.region))
+        return ObjectTarget(filesystem, prefix, root, lambda: S3Requests(uri, filesystem.region))
     return ObjectTarget(filesystem, prefix, root, lambda: PlainRequests(filesystem))
-
-
-class ConditionalRequests:
-    """S3: compares and writes in one step."""
-
-    is_atomic = True
-
-    def __init__(self, uri: str, region: str) -> None:
-        self.client = S3Requests(uri, region)
-
-    def get(self, key: str) -> tuple[bytes, str] | None:
-        return self.client.get(self._inner(key))
-
-    def put(self, key: str, content: bytes, tag: str | None) -> str | None:
-        return self.client.put(self._inner(key), content, tag)
-
-    def unfinished_uploads(self, prefix: str) -> Iterable[tuple[str, str]]:
-        try:
-            found = list(self.client.unfinished_uploads(self._inner(prefix)))
-        except StorageError as error:  # not permitted, or not supported by the store: they only cost space
-            LOGGER.warning("uploads of killed runs stay in the store: %s", path_text(str(error)))
-            return []
-        return [(f"{self.client.bucket}/{key}", identity) for key, identity in found]
-
-    def abort_upload(self, key: str, identity: str) -> None:
-        try:
-            self.client.abort_upload(self._inner(key), identity)
-        except StorageError as error:
-            LOGGER.warning("an upload of a killed run stays in the store: %s", path_text(str(error)))
-
-    def _inner(self, key: str) -> str:
-        return key.removeprefix(f"{self.client.bucket}/")
 
 
 class PlainRequests:
@@ -178,8 +148,12 @@ class ObjectTarget:
         found = self.ask("listing", folder, self.filesystem.get_file_info, selector)
         return sorted(info.base_name for info in found)
 
-    def _uploads(self, folder: str) -> Iterable[tuple[str, str]]:
-        return self.requests.unfinished_uploads(self.inner(folder) + "/")
+    def _uploads(self, folder: str) -> Sequence[tuple[str, str]]:
+        try:
+            return tuple(self.requests.unfinished_uploads(self.inner(folder) + "/"))
+        except StorageError as error:  # not permitted, or not supported by the store: they only cost space
+            LOGGER.warning("uploads of killed runs stay in the store: %s", path_text(str(error)))
+            return ()
 
     def read(self, path: str) -> bytes:
         with self.open(path) as file:
@@ -247,7 +221,10 @@ class ObjectTarget:
 
     def remove(self, folder: str) -> None:
         for key, identity in self._uploads(folder):
-            self.requests.abort_upload(key, identity)
+            try:
+                self.requests.abort_upload(key, identity)
+            except StorageError as error:
+                LOGGER.warning("an upload of a killed run stays in the store: %s", path_text(str(error)))
         with suppress(FileNotFoundError):
             self.ask("removing", folder, self.filesystem.delete_dir, self.inner(folder))
 
