@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.storage.simulated import SimulatedFs
+from tests.builders.simulated_disk import SimulatedFs
 from tests.builders.small_logs import made_batch, write_segment
 from tests.campaigns.crashes import power_cuts
 from tests.campaigns.crashes.interruptions import Disturbed, put_files

@@ -19,7 +19,7 @@ from kafkalog.engine.schedule import ManualClock
 from kafkalog.format import batch
 from kafkalog.format.control import ABORT, decode_control_type
 from kafkalog.storage.fs import Fs
-from kafkalog.storage.simulated import SimulatedFs
+from tests.builders.simulated_disk import SimulatedFs
 
 NOW = 1_700_000_000_000
 DELETE_RETENTION_MS = 1000

@@ -21,7 +21,7 @@ from kafkalog.engine.transaction_index import AbortedTransaction, TransactionInd
 from kafkalog.errors import KafkaLogError
 from kafkalog.format.batch import ATTRIBUTES_POSITION, CRC_START, DELETE_HORIZON
 from kafkalog.format.control import EndTxnMarker
-from kafkalog.storage.simulated import SimulatedFs
+from tests.builders.simulated_disk import SimulatedFs
 from tests.engine.random_sets import KEYS, NOW, random_batch, random_set
 
 ROUNDS = 10 if os.environ.get("NUMBA_DISABLE_JIT") else 400

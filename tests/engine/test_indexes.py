@@ -12,7 +12,7 @@ from kafkalog.engine.indexes import LazyIndex, OffsetIndex, TimeIndex
 from kafkalog.engine.offsets import OffsetPosition, TimestampOffset
 from kafkalog.errors import IndexOffsetOverflow, IndexOverflow, InvalidArgument, InvalidOffset, InvalidState
 from kafkalog.storage.fs import LocalFs
-from kafkalog.storage.simulated import SimulatedFs
+from tests.builders.simulated_disk import SimulatedFs
 
 BASE = 100
 

@@ -13,7 +13,7 @@ from kafkalog.engine.log_segment import BULK_BYTES
 from kafkalog.engine.partition_log import PartitionLog
 from kafkalog.engine.schedule import ManualClock
 from kafkalog.format.control import EndTxnMarker
-from kafkalog.storage.simulated import Files, SimulatedFs
+from tests.builders.simulated_disk import Files, SimulatedFs
 
 NOW = 1_700_000_000_000
 LOG = "/data/t-0/00000000000000000000.log"

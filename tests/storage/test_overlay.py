@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kafkalog.storage.fs import LocalFs
 from kafkalog.storage.overlay import OverlayFs
-from kafkalog.storage.simulated import SimulatedFs
+from tests.builders.simulated_disk import SimulatedFs
 from tests.tasks.test_salvage import tree
 
 STEPS = st.lists(

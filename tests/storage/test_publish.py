@@ -20,8 +20,8 @@ from kafkalog.storage.fs import Fs, LocalFs
 from kafkalog.storage.lock import broker_lock
 from kafkalog.storage.ownership import Ownership, Pattern, current_umask
 from kafkalog.storage.publish import StagedFolder, holds, make_folders, publish_files
-from kafkalog.storage.simulated import Files, SimulatedFs
 from kafkalog.storage.unfinished import name_beside
+from tests.builders.simulated_disk import Files, SimulatedFs
 from tests.conftest import NOBODY, require_root
 
 OLD = b"old" * 400

@@ -15,7 +15,7 @@ from kafkalog.storage.object_store import ObjectStore
 from kafkalog.storage.overlay import OverlayFs, OwnedFs, UnsyncedFs
 from kafkalog.storage.ownership import Ownership, Pattern
 from kafkalog.storage.publish import StagedFolder
-from kafkalog.storage.simulated import SimulatedFs
+from tests.builders.simulated_disk import SimulatedFs
 
 
 def test_stores_and_file_systems_show_what_they_are(tmp_path: Path) -> None:

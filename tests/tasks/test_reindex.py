@@ -14,8 +14,8 @@ from kafkalog.errors import StorageError, UsageError
 from kafkalog.format.index import read_offset_index
 from kafkalog.format.names import segment_file_name
 from kafkalog.segment.build import DEFAULT_INTERVAL_BYTES, IntervalBounds
-from kafkalog.storage.simulated import SimulatedFs
 from kafkalog.tasks.reindex import ReindexOptions, ReindexResult, reindex_partitions
+from tests.builders.simulated_disk import SimulatedFs
 from tests.builders.small_logs import FIRST_TIME, made_batch, marker, read_rows, transactional_batch, write_segment
 from tests.storage.test_publish import hold_lock_in_child
 

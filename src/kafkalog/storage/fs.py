@@ -1,6 +1,6 @@
 """The steps that writing consists of, as one small interface with two implementations.
 
-`LocalFs` is the real one. `simulated.SimulatedFs` keeps what a disk would keep, so tests can cut its power after every step.
+`LocalFs` is the real one. The tests have one that keeps what a disk would keep, so that they can cut its power after every step.
 Nothing here is durable by itself. `publish.py` puts the steps in the order that survives a crash, for files that appear whole;
 the partition log (`engine`) does so for files that grow, by Kafka's own rules of what recovery can repair.
 """

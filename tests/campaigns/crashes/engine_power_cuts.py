@@ -19,7 +19,7 @@ from kafkalog.engine.log_directory import LogDirectory
 from kafkalog.engine.partition_log import PartitionLog
 from kafkalog.engine.schedule import ManualClock
 from kafkalog.errors import KafkaLogError
-from kafkalog.storage.simulated import Files, SimulatedFs
+from tests.builders.simulated_disk import Files, SimulatedFs
 
 ROOT = "/data"
 NOW = 1_700_000_000_000

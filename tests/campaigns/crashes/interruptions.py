@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from kafkalog.storage.simulated import Files
+from tests.builders.simulated_disk import Files
 from tests.cli.forks import Ended, Forks
 
 from .power_cuts import Job, all_jobs

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kafkalog.errors import KafkaLogError, StorageError
-from kafkalog.storage.simulated import Files, SimulatedFs
+from tests.builders.simulated_disk import Files, SimulatedFs
 
 
 class Shown(BaseException):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 from kafkalog.log.folders import find_partitions
-from kafkalog.storage.simulated import Files, SimulatedFs
 from kafkalog.tasks.reindex import ReindexOptions, reindex_partition
 from kafkalog.tasks.salvage import SalvageOptions, salvage_partition
 from tests.builders.memory_store import MemoryStore
+from tests.builders.simulated_disk import Files, SimulatedFs
 from tests.builders.small_logs import made_batch, marker, transactional_batch
 
 from .power_cuts import Job

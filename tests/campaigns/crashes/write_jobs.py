@@ -20,7 +20,6 @@ from kafkalog.format.reference import Record, encode_batch
 from kafkalog.log.folders import find_partitions
 from kafkalog.log.partition import Partition
 from kafkalog.segment.recode import Recoding
-from kafkalog.storage.simulated import Files, SimulatedFs
 from kafkalog.tasks.append import AppendOptions, Target, append_records, source_file
 from kafkalog.tasks.compact import Compaction
 from kafkalog.tasks.convert import convert_partition
@@ -30,6 +29,7 @@ from kafkalog.tasks.recover import Recovery
 from kafkalog.tasks.retain import UNLIMITED, Retention
 from kafkalog.tasks.truncate import Truncation
 from tests.builders.memory_store import MemoryStore
+from tests.builders.simulated_disk import Files, SimulatedFs
 from tests.builders.small_logs import FIRST_TIME, made_batch, made_records
 
 from .power_cuts import Job

@@ -15,9 +15,8 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 
 from kafkalog.errors import StorageError
-
-from .fs import Buffer, NewFile, OpenFile, PathKind
-from .ownership import ROOT, Ownership
+from kafkalog.storage.fs import Buffer, NewFile, OpenFile, PathKind
+from kafkalog.storage.ownership import ROOT, Ownership
 
 SECTOR = 512
 ALL_SUBSETS_UP_TO = 6  # changes of names; of more, every prefix, and each one left out
