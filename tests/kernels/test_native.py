@@ -18,7 +18,7 @@ import pytest
 import kafkalog
 from kafkalog.codecs import LZ4, ZSTD, compress
 from kafkalog.format import entry_table
-from kafkalog.kernels import decompress as kernel
+from kafkalog.kernels import compression as kernel
 from kafkalog.kernels import layout, native
 from kafkalog.kernels._jit import kernel as compiled
 from kafkalog.kernels.bytes import Bytes, Int, Ints

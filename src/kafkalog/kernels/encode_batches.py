@@ -34,8 +34,8 @@ from kafkalog.format.entry_table import (
 
 from ._jit import JIT_OFF, call_crc32c, copy_ahead, copy_bytes, inline, kernel
 from .bytes import Bytes, Int, Ints
+from .compression import BLOCK_BOUND, LZ4_BLOCK, LZ4_HEADER, SIZE_FIELD, compress_frame
 from .crc import crc32c
-from .decompress import LZ4_BLOCK, LZ4_HEADER
 from .encode_messages import (
     BAD_OFFSET,
     BAD_TIMESTAMP,
@@ -50,7 +50,6 @@ from .encode_messages import (
     store_int,
     store_varint,
 )
-from .lz4 import BLOCK_BOUND, SIZE_FIELD, compress_frame
 from .native import NOT_FOUND
 
 # A status besides those of `encode_messages`: no room for the batch of that row, in `target` or `fields`.

@@ -1,7 +1,7 @@
-"""Decompress the payload of an entry in the usual cases: lz4 as Kafka's own writer frames it, and zstd in one whole frame.
+"""Decompress payloads in the usual cases, and compress lz4 frames as Kafka's writer does, by C functions (`native`).
 
-Any other payload, a damaged one, or one that needs more room is left to `codecs`, which knows every variant and explains what is
-wrong.
+The usual cases are lz4 as Kafka's own writer frames it, and zstd in one whole frame. Any other payload, a damaged one, or one
+that needs more room is left to `codecs`, which knows every variant and explains what is wrong.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ import numpy as np
 from kafkalog.format import batch
 from kafkalog.format.entry_table import ATTRIBUTES, MAGIC
 
-from ._jit import call_lz4, call_zstd, copy_bytes, inline
+from ._jit import call_lz4, call_zstd, copy_bytes, inline, kernel
 from .bytes import Bytes, Int, Ints
 from .decode_messages import message_parts
+from .encode_messages import store_int
 from .layout import ENTRY, LZ4_FUNCTION, OK, PAYLOAD_LIMIT, START, STOP, ZSTD_CONTEXT, ZSTD_FUNCTION
 
 UNKNOWN = -1  # a payload for `codecs`
@@ -27,6 +28,8 @@ LZ4_DESCRIPTOR, LZ4_DESCRIPTOR_V0 = 0x824060, 0x1A4060
 LZ4_HEADER = 7
 LZ4_BLOCK = 64 << 10
 LZ4_STORED, LZ4_SIZE = 0x80000000, 0x7FFFFFFF
+BLOCK_BOUND = LZ4_BLOCK + LZ4_BLOCK // 255 + 16  # with less room liblz4 may fail on a block that it could compress
+SIZE_FIELD = 4
 
 ZSTD_FRAME_MAGIC = 0xFD2FB528
 ZSTD_LEAST_FRAME = 9  # magic, descriptor, window or content size, one block header
@@ -129,3 +132,37 @@ def decompress(data: Bytes, arena: Bytes, fields: Ints, payloads: Ints, number: 
     if codec == ZSTD and magic == 2:
         return _zstd(tools[ZSTD_FUNCTION], tools[ZSTD_CONTEXT], data, start, stop, arena, room)
     return np.int64(UNKNOWN)
+
+
+@kernel
+def frame_room(size: Int) -> Int:
+    """Bytes that `compress_frame` may touch for a source of `size`."""
+    blocks = size // LZ4_BLOCK + 2
+    return size + blocks * (SIZE_FIELD + BLOCK_BOUND - LZ4_BLOCK) + BLOCK_BOUND
+
+
+@kernel
+def compress_frame(function: Int, source: Bytes, start: Int, stop: Int, target: Bytes, at: Int) -> Int:
+    """Write source[start:stop] to target[at:] as a frame; the position after it. The target must have `frame_room`.
+
+    `function` is the address of `LZ4_compress_default`.
+    """
+    store_int(target, at, 0x04224D18, 4)
+    store_int(target, at + 4, 0x604082, 3)
+    at += LZ4_HEADER
+    while start < stop:
+        block = min(stop - start, np.int64(LZ4_BLOCK))
+        here = np.uintp(target.ctypes.data) + np.uintp(at + SIZE_FIELD)
+        origin = np.uintp(source.ctypes.data) + np.uintp(start)
+        written = np.int64(call_lz4(np.uintp(function), origin, here, np.int32(block), np.int32(BLOCK_BOUND)))
+        stated = written
+        if written <= 0 or written >= block:
+            copy_bytes(source, start, target, at + SIZE_FIELD, block)
+            written = block
+            stated = block | LZ4_STORED
+        for index in range(SIZE_FIELD):
+            target[at + index] = (stated >> (8 * index)) & 0xFF
+        at += SIZE_FIELD + written
+        start += block
+    store_int(target, at, 0, SIZE_FIELD)
+    return at + SIZE_FIELD
