@@ -75,7 +75,7 @@ def test_limits_show_every_field() -> None:
         (PayloadSpec("json"), "PayloadSpec('json', schema to be inferred)"),
         (PayloadSpec("json", "id bigint", is_inferred=True), "PayloadSpec('json', schema 'id bigint', inferred)"),
         (make_decoder(PayloadSpec("json", "id bigint, name string")), "JsonDecoder(2 fields)"),
-        (messages("client")["LeaderChangeMessage"], "Message('LeaderChangeMessage', Versions(0-1), 4 fields)"),
+        (messages("client")["LeaderChangeMessage"], "MessageSchema('LeaderChangeMessage', Versions(0-1), 4 fields)"),
         (CoordinatorRecord(1, {"group": "g"}), "CoordinatorRecord(type=1, key={'group': 'g'}, tombstone)"),
         (MetadataRecord(2, "TOPIC_RECORD", 0, {"name": "t"}), "MetadataRecord(TOPIC_RECORD, version=0, {'name': 't'})"),
         (find_table("epochs"), "Table('epochs', 7 columns)"),

@@ -18,7 +18,7 @@ from kafkalog.errors import InvalidRecord, InvalidTimestamp, RecordBatchTooLarge
 from kafkalog.format.batch import CODEC_MASK, NO_TIMESTAMP, TRANSACTIONAL
 from kafkalog.format.entry_table import EntryTable
 from kafkalog.format.java import MAX_INT64
-from kafkalog.segment.encode import BatchFields, EncodeOptions, Producer, Run, encode_messages, encode_runs
+from kafkalog.segment.encode import BatchFields, BatchRun, EncodeOptions, Producer, encode_messages, encode_runs
 
 from .appending import (
     AppendRequest,
@@ -115,7 +115,7 @@ def _verification(log: PartitionLog, producer: Producer) -> VerificationGuard | 
     return log.start_verification(producer.producer_id, producer.base_sequence, producer.producer_epoch, False)
 
 
-def _append_batches(log: PartitionLog, runs: Iterator[Run], request: AppendRequest) -> Iterator[AppendResult]:
+def _append_batches(log: PartitionLog, runs: Iterator[BatchRun], request: AppendRequest) -> Iterator[AppendResult]:
     for run in runs:
         start = 0
         while start < len(run.entries):
@@ -165,7 +165,7 @@ def _begins_transaction(log: PartitionLog, entries: EntryTable) -> bool:
     return is_transactional and not has_ongoing_transaction(log.producers, producer_id, producer_epoch)
 
 
-def _append_piece(log: PartitionLog, piece: Run, request: AppendRequest) -> AppendResult | None:
+def _append_piece(log: PartitionLog, piece: BatchRun, request: AppendRequest) -> AppendResult | None:
     """Append batches to one segment; None if one of them is a duplicate.
 
     This leader made them itself, so only their producer is left to check.
@@ -200,7 +200,7 @@ def _append_messages(log: PartitionLog, sets: Iterator[bytes], request: AppendRe
             yield append_stamped(log, data, request)
             continue
         _begin_set(log, entries)
-        appended = _append_piece(log, Run(memoryview(data), entries), request)
+        appended = _append_piece(log, BatchRun(memoryview(data), entries), request)
         assert appended is not None, "messages have no producer, so no duplicates"
         yield appended
 

@@ -27,7 +27,7 @@ from kafkalog.errors import CorruptBatch
 from kafkalog.format import control
 from kafkalog.format.java import MAX_INT16
 
-from .messages import Message, MessageReader, messages, messages_by_type, payload_error
+from .messages import MessageReader, MessageSchema, messages, messages_by_type, payload_error
 
 CONSUMER_PROTOCOL = "consumer"
 GROUP_METADATA = 2
@@ -104,7 +104,7 @@ def _read_version(reader: MessageReader, part: str) -> int:
     return reader.integer(2)
 
 
-def _read_message(reader: MessageReader, message: Message, version: int, part: str) -> dict[str, Any]:
+def _read_message(reader: MessageReader, message: MessageSchema, version: int, part: str) -> dict[str, Any]:
     try:
         return reader.message(message, version)
     except CorruptBatch as error:
@@ -174,7 +174,7 @@ def _decode_framed(topic: str, value: bytes) -> MetadataRecord:
     return MetadataRecord(record_type, re.sub(r"(?<!^)([A-Z])", r"_\1", message.name).upper(), version, data)
 
 
-def _message_of(topic: str, record_type: int) -> Message:
+def _message_of(topic: str, record_type: int) -> MessageSchema:
     message = messages_by_type(topic).get((record_type, ""))
     if message is None:
         cause = "org.apache.kafka.common.errors.UnsupportedVersionException"

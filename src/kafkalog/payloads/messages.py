@@ -53,7 +53,7 @@ NEWEST = 32767
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class FieldSchema:
     """One field of a struct. `fields` are those of its struct, or of the elements of its array."""
 
     name: str
@@ -64,20 +64,20 @@ class Field:
     flexible: Versions | None  # where it differs from the message's
     tag: int
     default: Any
-    fields: tuple[Field, ...]
+    fields: tuple[FieldSchema, ...]
 
     def __repr__(self) -> str:
-        return f"Field({self.name!r}, {self.type}, {self.versions})"
+        return f"FieldSchema({self.name!r}, {self.type}, {self.versions})"
 
     @property
-    def element(self) -> Field:
+    def element(self) -> FieldSchema:
         """The elements of an array, as a field."""
         element_type = self.type.removeprefix(ARRAY)
-        return Field(self.name, element_type, self.versions, NO_VERSIONS, NO_VERSIONS, self.flexible, -1, None, self.fields)
+        return FieldSchema(self.name, element_type, self.versions, NO_VERSIONS, NO_VERSIONS, self.flexible, -1, None, self.fields)
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class MessageSchema:
     """One kind of message; `part` says whether it is the key or the value of a coordinator record."""
 
     name: str
@@ -85,21 +85,21 @@ class Message:
     part: str
     versions: Versions
     flexible: Versions
-    fields: tuple[Field, ...]
+    fields: tuple[FieldSchema, ...]
 
     def __repr__(self) -> str:
-        return f"Message({self.name!r}, {self.versions}, {plural(len(self.fields), 'field')})"
+        return f"MessageSchema({self.name!r}, {self.versions}, {plural(len(self.fields), 'field')})"
 
 
 @cache
-def messages(topic: str) -> dict[str, Message]:
+def messages(topic: str) -> dict[str, MessageSchema]:
     """The messages of an internal topic (`consumer_offsets`, ...), or of clients (`client`), by name."""
     table = _table()[topic]
     return {name: _message(name, stored) for name, stored in table.items()}
 
 
 @cache
-def messages_by_type(topic: str) -> dict[tuple[int, str], Message]:
+def messages_by_type(topic: str) -> dict[tuple[int, str], MessageSchema]:
     """The messages of an internal topic by type and part."""
     return {(message.api_key, message.part): message for message in messages(topic).values()}
 
@@ -110,18 +110,18 @@ def _table() -> dict[str, Any]:
     return table
 
 
-def _message(name: str, stored: dict[str, Any]) -> Message:
+def _message(name: str, stored: dict[str, Any]) -> MessageSchema:
     versions = _versions(stored["versions"])
     fields = tuple(_field(field) for field in stored["fields"])
-    return Message(name, stored.get("apiKey", -1), stored.get("part", ""), versions, _versions(stored["flexible"]), fields)
+    return MessageSchema(name, stored.get("apiKey", -1), stored.get("part", ""), versions, _versions(stored["flexible"]), fields)
 
 
-def _field(stored: dict[str, Any]) -> Field:
+def _field(stored: dict[str, Any]) -> FieldSchema:
     kind = stored["type"]
     fields = tuple(_field(field) for field in stored.get("fields", ()))
     default: Any = {field.name: field.default for field in fields if field.tag < 0} if fields else _DEFAULTS.get(kind, 0)
     flexible = stored.get("flexibleVersions")
-    return Field(
+    return FieldSchema(
         name=stored["name"][0].lower() + stored["name"][1:],
         type=kind,
         versions=_versions(stored["versions"]),
@@ -174,7 +174,7 @@ class MessageReader:
     def left(self) -> int:
         return len(self.data) - self.position
 
-    def message(self, message: Message, version: int) -> dict[str, Any]:
+    def message(self, message: MessageSchema, version: int) -> dict[str, Any]:
         """The fields of a message. A version outside the schema's is read as the nearest one, as Kafka's own readers do."""
         nearest = min(max(version, message.versions.first), message.versions.last)
         return _StructReader(self, message, nearest).read(message.fields)
@@ -224,12 +224,12 @@ class MessageReader:
 class _StructReader:
     """Reads structs of one message in one version."""
 
-    def __init__(self, reader: MessageReader, message: Message, version: int) -> None:
+    def __init__(self, reader: MessageReader, message: MessageSchema, version: int) -> None:
         self.reader = reader
         self.version = version
         self.flexible = version in message.flexible
 
-    def read(self, fields: tuple[Field, ...]) -> dict[str, Any]:
+    def read(self, fields: tuple[FieldSchema, ...]) -> dict[str, Any]:
         """The fields in the order of the schema; a tagged one is included if it is not its default."""
         here = [field for field in fields if self.version in field.versions]
         plain = {field.name: self._value(field) for field in here if self.version not in field.tagged}
@@ -237,7 +237,7 @@ class _StructReader:
         values = plain | tagged
         return {field.name: values[field.name] for field in here if field.name in values}
 
-    def _tagged(self, known: dict[int, Field]) -> dict[str, Any]:
+    def _tagged(self, known: dict[int, FieldSchema]) -> dict[str, Any]:
         values = {}
         for _ in range(self.reader.uvarint()):
             tag, size = self.reader.uvarint(), self.reader.uvarint()
@@ -251,12 +251,12 @@ class _StructReader:
         defaults = {field.name: field.default for field in known.values()}
         return {name: value for name, value in values.items() if value != defaults[name]}
 
-    def _tagged_value(self, field: Field) -> Any:
+    def _tagged_value(self, field: FieldSchema) -> Any:
         if not _is_struct(field) or self.version not in field.nullable:
             return self._value(field)
         return self.read(field.fields) if self.reader.uvarint() > 0 else None
 
-    def _value(self, field: Field) -> Any:
+    def _value(self, field: FieldSchema) -> Any:
         kind = field.type
         if kind == "string":
             return self._string(field)
@@ -270,7 +270,7 @@ class _StructReader:
         is_null = self.version in field.nullable and self.reader.integer(1) < 0
         return None if is_null else self.read(field.fields)
 
-    def _string(self, field: Field) -> str | None:
+    def _string(self, field: FieldSchema) -> str | None:
         size = self._size(field, 2)
         if size is None:
             return None
@@ -278,7 +278,7 @@ class _StructReader:
             raise payload_error(f"string field {field.name} had invalid length {size}")
         return decode_utf8(self.reader.take(size))
 
-    def _array(self, field: Field) -> list[Any] | None:
+    def _array(self, field: FieldSchema) -> list[Any] | None:
         count = self._size(field, 4)
         if count is None:
             return None
@@ -288,7 +288,7 @@ class _StructReader:
         element = field.element
         return [self._value(element) for _ in range(count)]
 
-    def _size(self, field: Field, width: int) -> int | None:
+    def _size(self, field: FieldSchema, width: int) -> int | None:
         """A stored size or count; None for null."""
         flexible = self.flexible if field.flexible is None else self.version in field.flexible
         size = self.reader.uvarint() - 1 if flexible else self.reader.integer(width)
@@ -299,5 +299,5 @@ class _StructReader:
         raise payload_error(f"non-nullable field {field.name} was serialized as null")
 
 
-def _is_struct(field: Field) -> bool:
+def _is_struct(field: FieldSchema) -> bool:
     return field.type[0].isupper()

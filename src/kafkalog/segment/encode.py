@@ -146,20 +146,20 @@ def _given(value: int | None, default: int) -> int:
     return default if value is None else value
 
 
-class Run(NamedTuple):
+class BatchRun(NamedTuple):
     """Consecutive whole batches, and their headers with positions in `data`."""
 
     data: memoryview
     entries: EntryTable
 
-    def part(self, first: int, last: int) -> Run:
+    def part(self, first: int, last: int) -> BatchRun:
         """The batches from number `first` to before `last`."""
         entries = self.entries[first:last].copy()
         start = int(entries.position[0])
         entries.position -= start
-        return Run(self.data[start : start + int(entries.stop[-1])], entries)
+        return BatchRun(self.data[start : start + int(entries.stop[-1])], entries)
 
-    def moved(self, base_offset: int) -> Run:
+    def moved(self, base_offset: int) -> BatchRun:
         """A copy with all offsets shifted so that the first batch begins at `base_offset`."""
         data, entries = np.frombuffer(self.data, np.uint8).copy(), self.entries.copy()
         distance = base_offset - int(entries.base_offset[0])
@@ -167,7 +167,7 @@ class Run(NamedTuple):
         entries.last_offset += distance
         places = entries.position[:, None] + np.arange(8)
         data[places] = entries.base_offset.astype(">i8").view(np.uint8).reshape(-1, 8)  # no checksum covers it
-        return Run(memoryview(data), entries)  # type: ignore[arg-type]
+        return BatchRun(memoryview(data), entries)  # type: ignore[arg-type]
 
     def batches(self) -> Iterator[memoryview]:
         for start, stop in zip(self.entries.position.tolist(), self.entries.stop.tolist(), strict=True):
@@ -187,7 +187,7 @@ def encode_runs(
     fields: BatchFields = NO_PRODUCER,
     *,
     run_bytes: int = RUN_BYTES,
-) -> Iterator[Run]:
+) -> Iterator[BatchRun]:
     """The v2 batches that hold the rows of `table`, many at a time; a run is valid until the next is requested.
 
     Columns used: `key`, `value`, `offset`, `timestamp_ms` or `timestamp` (truncated to milliseconds), `headers_raw` or `headers`;
@@ -318,7 +318,7 @@ class _MessageRows:
         return _Planned(columns, sizes, batches[:, : count + 1])
 
 
-def _iter_runs(columns: TableColumns, settings: Ints, run_bytes: int) -> Iterator[Run]:
+def _iter_runs(columns: TableColumns, settings: Ints, run_bytes: int) -> Iterator[BatchRun]:
     """The batches of all rows, as the kernel writes them."""
     target = np.empty(run_bytes, np.uint8)
     entries = EntryTable.with_room(RUN_BATCHES)
@@ -335,7 +335,7 @@ def _iter_runs(columns: TableColumns, settings: Ints, run_bytes: int) -> Iterato
                 part, starts, *headers, row, is_end, settings, target, entries.fields
             )
             if count:
-                yield Run(memoryview(target)[:size], entries[:count])  # type: ignore[arg-type]
+                yield BatchRun(memoryview(target)[:size], entries[:count])  # type: ignore[arg-type]
             elif status == batch_kernel.NO_ROOM:
                 target = np.empty(2 * len(target), np.uint8)
         if status != kernel.OK:
@@ -361,7 +361,7 @@ def _encoded_headers(columns: kernel.Columns, scratch: SliceScratch) -> tuple[By
     return target, stops
 
 
-def _compressed_by_kernel(runs: Iterator[Run]) -> Iterator[Run]:
+def _compressed_by_kernel(runs: Iterator[BatchRun]) -> Iterator[BatchRun]:
     """The same batches with their records compressed with lz4."""
     functions = lz4_compress_function(), crc32c_function()
     target = np.empty(0, np.uint8)
@@ -373,10 +373,10 @@ def _compressed_by_kernel(runs: Iterator[Run]) -> Iterator[Run]:
         size = batch_kernel.compress_batches(np.frombuffer(run.data, np.uint8), entries.fields, *functions, target)
         for batch_size in entries.size.tolist() if size > MAX_INT32 else ():
             _check_length(batch_size - batch.LOG_OVERHEAD)
-        yield Run(memoryview(target)[:size], entries)  # type: ignore[arg-type]
+        yield BatchRun(memoryview(target)[:size], entries)  # type: ignore[arg-type]
 
 
-def _compressed(run: Run, options: EncodeOptions) -> Run:
+def _compressed(run: BatchRun, options: EncodeOptions) -> BatchRun:
     """The same batches with their records compressed, and with checksums, which they did not have before."""
     parts: list[memoryview | bytes] = []
     sizes, checksums = [], []
@@ -392,7 +392,7 @@ def _compressed(run: Run, options: EncodeOptions) -> Run:
     entries.size = sizes
     entries.position = np.cumsum(entries.size) - entries.size
     entries.crc = checksums
-    return Run(memoryview(b"".join(parts)), entries)
+    return BatchRun(memoryview(b"".join(parts)), entries)
 
 
 def _check_length(length: int) -> int:

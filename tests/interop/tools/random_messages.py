@@ -7,7 +7,7 @@ import struct
 from typing import Any
 
 from kafkalog.format.varint import encode_uvarint
-from kafkalog.payloads.messages import ARRAY, Field, Message
+from kafkalog.payloads.messages import ARRAY, FieldSchema, MessageSchema
 
 WIDTHS = {"int8": 1, "int16": 2, "int32": 4, "int64": 8, "uint8": 1, "uint16": 2, "uint32": 4}
 TEXTS = ("", "topic-a", "größe", 'quote " and \\ and \n\t\x01', "日本語🙂", "a" * 200)
@@ -16,18 +16,18 @@ DOUBLES = (0.0, -0.0, 1.0, 1048576.0, 1e7, 12345678.9, 0.001, 0.0001, -2.5e-9, 1
 UNKNOWN_TAG = 4000
 
 
-def random_message(source: random.Random, message: Message, version: int) -> bytes:
+def random_message(source: random.Random, message: MessageSchema, version: int) -> bytes:
     """The bytes of a message in that version."""
     return _Encoder(source, message, version).struct(message.fields)
 
 
 class _Encoder:
-    def __init__(self, source: random.Random, message: Message, version: int) -> None:
+    def __init__(self, source: random.Random, message: MessageSchema, version: int) -> None:
         self.source = source
         self.version = version
         self.flexible = version in message.flexible
 
-    def struct(self, fields: tuple[Field, ...]) -> bytes:
+    def struct(self, fields: tuple[FieldSchema, ...]) -> bytes:
         here = [field for field in fields if self.version in field.versions]
         plain = b"".join(self.value(field) for field in here if self.version not in field.tagged)
         if not self.flexible:
@@ -38,12 +38,12 @@ class _Encoder:
         parts = [encode_uvarint(tag) + encode_uvarint(len(data)) + data for tag, data in sorted(tags.items())]
         return plain + encode_uvarint(len(parts)) + b"".join(parts)
 
-    def tagged(self, field: Field) -> bytes:
+    def tagged(self, field: FieldSchema) -> bytes:
         if not field.type[0].isupper() or self.version not in field.nullable:
             return self.value(field)
         return b"\0" if self.source.random() < 0.3 else b"\1" + self.struct(field.fields)
 
-    def value(self, field: Field) -> bytes:
+    def value(self, field: FieldSchema) -> bytes:
         nullable = self.version in field.nullable
         null = nullable and self.source.random() < 0.3
         if field.type == "string":

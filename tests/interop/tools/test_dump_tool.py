@@ -10,7 +10,7 @@ import pytest
 
 from kafkalog.format import reference
 from kafkalog.format.varint import encode_uvarint
-from kafkalog.payloads.messages import Message, messages
+from kafkalog.payloads.messages import MessageSchema, messages
 from kafkalog.tasks.dump import Dump, DumpOptions
 from kafkalog.tasks.dump.contents import DECODERS, class_contents
 from tests.campaigns import damaged_dumps
@@ -108,7 +108,7 @@ def internal_records(source: random.Random, topic: str) -> Iterator[tuple[bytes 
 
 
 def key_and_value(
-    source: random.Random, message: Message, version: int, keys: dict[int, Message]
+    source: random.Random, message: MessageSchema, version: int, keys: dict[int, MessageSchema]
 ) -> tuple[bytes | None, bytes | None]:
     content = random_message(source, message, version)
     if not keys:
