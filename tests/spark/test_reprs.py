@@ -30,7 +30,7 @@ def test_a_summary_shows_its_commit_and_what_needs_attention() -> None:
     assert repr(DONE.partitions[0]) == "PartitionSummary('orders-0', offsets 5 to 8, 4 records)"
     assert repr(IngestSummary("/tables", None)) == "IngestSummary('/tables', nothing new, 0.0 s)"
     troubled = replace(DONE, damaged_ranges=2, gaps=(Gap("orders", 0, 1, 2, "removed"),), postponed=("orders-1",), seconds=75)
-    assert repr(troubled).endswith("2 damaged, 1 lost ranges, 1 postponed, 1 min 15 s)")
+    assert repr(troubled).endswith("2 damaged ranges, 1 lost range, 1 postponed partition, 1 min 15 s)")
     planned = IngestSummary("/tables", None, log_bytes=2048, partitions=DONE.partitions, dry_run=True)
     assert repr(planned) == "IngestSummary('/tables', dry run: 2.0 KiB of log to read in 1 partition, 0.0 s)"
 
@@ -51,6 +51,7 @@ def test_plans_splits_and_tasks_show_their_size(tmp_path: Path) -> None:
     assert repr(choose_partitions(source)[0]).startswith("Found('orders-0' at '")
     plan = plan_ingest(options.source_options(), {}, Tables(open_target(options.target), options))
     assert repr(plan) == "IngestPlan(1 partition)"
+    assert repr(replace(plan, postponed=(("orders", 1),))) == "IngestPlan(1 partition, 1 postponed partition)"
     assert repr(plan.partitions[0]).startswith("PartitionPlan('orders-0', offsets 0 to ")
     assert repr(IngestTask(4, "run", split, options, {}, {})).startswith("IngestTask(4, Split(1 part, ")
     assert repr(TaskResult(log_bytes=1 << 20)) == "TaskResult(0 records, 0 files, 1.0 MiB of log)"

@@ -62,8 +62,8 @@ def replace_file(fs: Fs, path: str, parts: Iterable[Buffer], temporary: str | No
 def streamed_file(path: str, shown: str) -> Iterator[int]:
     """The descriptor of a file for `path`, filled by the block. It appears when the block ends well; else nothing of it is left.
 
-    Several processes may write for one path: each has an unfinished file of its own, and the last one to end stays. Errors of
-    ours call it `shown`; those of the block pass through.
+    Several processes may write for one path: each has an unfinished file of its own, which only a kill leaves behind, and the
+    last one to end stays. Errors of ours call it `shown`; those of the block pass through.
     """
     fs = LocalFs()
     with _replacement(fs, path, path_beside(path, f".{secrets.token_hex(6)}{UNFINISHED}", "."), shown) as file:

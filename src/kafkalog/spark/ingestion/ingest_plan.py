@@ -125,8 +125,14 @@ class IngestPlan:
     unreadable: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        left = [(len(self.gaps), "lost ranges"), (len(self.postponed), "postponed"), (len(self.unreadable), "unreadable")]
-        return f"IngestPlan({', '.join([plural(len(self.partitions), 'partition'), *(f'{n} {what}' for n, what in left if n)])})"
+        counts = [plural(len(self.partitions), "partition")]
+        for left, what in (
+            (self.gaps, "lost range"),
+            (self.postponed, "postponed partition"),
+            (self.unreadable, "unreadable one"),
+        ):
+            counts += [plural(len(left), what)] if left else []
+        return f"IngestPlan({', '.join(counts)})"
 
     def named_in(self, error: BaseException) -> list[TopicPartition]:
         """The partitions whose files the text of an error names; a Spark task returns nothing else."""

@@ -90,15 +90,15 @@ class IngestSummary:
             yield f"commit {self.commit}, {plural(self.records, 'record')} of {plural(len(self.partitions), 'partition')}"
             yield f"{plural(self.files, 'file')} of {size_text(self.parquet_bytes)}"
         for count, what in (
-            (self.damaged_ranges, "damaged"),
-            (self.undecoded, "undecoded"),
-            (self.superseded, "superseded"),
-            (len(self.gaps), "lost ranges"),
-            (len(self.postponed), "postponed"),
-            (len(self.unreadable), "unreadable"),
+            (self.damaged_ranges, "damaged range"),
+            (self.undecoded, "undecoded value"),
+            (self.superseded, "superseded row"),
+            (len(self.gaps), "lost range"),
+            (len(self.postponed), "postponed partition"),
+            (len(self.unreadable), "unreadable partition"),
         ):
             if count:
-                yield f"{count} {what}"
+                yield plural(count, what)
 
     @property
     def records_per_second(self) -> float:
