@@ -51,7 +51,7 @@ def test_plans_splits_and_tasks_show_their_size(tmp_path: Path) -> None:
     assert repr(choose_partitions(source)[0]).startswith("Found('orders-0' at '")
     plan = plan_ingest(options.source_options(), {}, Tables(open_target(options.target), options))
     assert repr(plan) == "IngestPlan(1 partition)"
-    assert repr(replace(plan, postponed=(("orders", 1),))) == "IngestPlan(1 partition, 1 postponed one)"
+    assert repr(replace(plan, postponed=(("orders", 1),))) == "IngestPlan(1 partition, 1 postponed partition)"
     assert repr(plan.partitions[0]).startswith("PartitionPlan('orders-0', offsets 0 to ")
     assert repr(IngestTask(4, "run", split, options, {}, {})).startswith("IngestTask(4, Split(1 part, ")
     assert repr(TaskResult(log_bytes=1 << 20)) == "TaskResult(0 records, 0 files, 1.0 MiB of log)"

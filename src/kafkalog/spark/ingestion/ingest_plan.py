@@ -129,7 +129,7 @@ class IngestPlan:
         for left, what in (
             (self.gaps, "lost range"),
             (self.postponed, "postponed partition"),
-            (self.unreadable, "unreadable one"),
+            (self.unreadable, "unreadable partition"),
         ):
             counts += [plural(len(left), what)] if left else []
         return f"IngestPlan({', '.join(counts)})"
