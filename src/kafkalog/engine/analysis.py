@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from kafkalog import codecs
@@ -16,6 +17,7 @@ UNKNOWN_OFFSET: Final = -1
 MAX_OFFSETS_SHOWN: Final = 10
 
 
+@dataclass(slots=True)
 class AppendInfo:
     """Summary of the entries of a set and, once they are appended, where they went.
 
@@ -23,30 +25,16 @@ class AppendInfo:
     incomplete entry at the end, and what a newer leader wrote.
     """
 
-    __slots__ = (
-        "first_offset",
-        "last_leader_epoch",
-        "last_offset",
-        "last_offset_of_first_batch",
-        "log_append_time",
-        "log_start_offset",
-        "max_timestamp",
-        "records_converted",
-        "source_codec",
-        "valid_bytes",
-    )
-
-    def __init__(self) -> None:
-        self.first_offset = UNKNOWN_OFFSET
-        self.last_offset = UNKNOWN_OFFSET
-        self.last_offset_of_first_batch = UNKNOWN_OFFSET
-        self.last_leader_epoch = NO_LEADER_EPOCH
-        self.max_timestamp = NO_TIMESTAMP
-        self.log_append_time = NO_TIMESTAMP
-        self.log_start_offset = UNKNOWN_OFFSET
-        self.source_codec = codecs.NONE
-        self.valid_bytes = 0
-        self.records_converted = 0
+    first_offset: int = UNKNOWN_OFFSET
+    last_offset: int = UNKNOWN_OFFSET
+    last_offset_of_first_batch: int = UNKNOWN_OFFSET
+    last_leader_epoch: int = NO_LEADER_EPOCH
+    max_timestamp: int = NO_TIMESTAMP
+    log_append_time: int = NO_TIMESTAMP
+    log_start_offset: int = UNKNOWN_OFFSET
+    source_codec: int = codecs.NONE
+    valid_bytes: int = 0
+    records_converted: int = 0
 
     def __repr__(self) -> str:
         epoch = f"epoch {self.last_leader_epoch}"

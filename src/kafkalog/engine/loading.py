@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 from kafkalog.errors import CorruptIndex, CorruptRecord, InvalidOffset, InvalidRecord, InvalidState, SegmentOffsetOverflow
 from kafkalog.format.java import MAX_INT32
 from kafkalog.format.names import MAX_OFFSET, SEGMENT_KINDS, parse_file_name, segment_file_name
+from kafkalog.log.swap_segments import CLEANED, DELETED, SWAP
 
 from .config import LogConfig
 from .leader_epochs import LeaderEpochs
@@ -23,7 +24,7 @@ from .offsets import OffsetMetadata
 from .producers import ProducerStates
 from .recovery import recover_segment
 from .schedule import Clock, Schedule
-from .segment_files import CLEANED, DELETED, SWAP, SegmentFiles, StorageGuard
+from .segment_files import SegmentFiles, StorageGuard
 
 INDEX_KINDS: Final = ("index", "timeindex", "txnindex")
 Result = TypeVar("Result")

@@ -10,12 +10,13 @@ from typing import Final
 from kafkalog.errors import LogRefusal, LogStorageFailure, OffsetOutOfRange
 from kafkalog.format.entry_table import EntryTable
 from kafkalog.format.names import segment_file_name
+from kafkalog.log.swap_segments import DELETED
 from kafkalog.storage.fs import Buffer
 
 from .entries import Entry
 from .log_segment import LogSegment, Slice
 from .offsets import OffsetMetadata
-from .segment_files import DELETED, SegmentFiles
+from .segment_files import SegmentFiles
 from .transaction_index import AbortedTransaction
 
 SEGMENT_FILES: Final = ("log", "index", "timeindex", "txnindex")

@@ -23,7 +23,7 @@ from kafkalog.storage.publish import make_folders
 from .appending import AppendRequest, AppendResult, append, start_verification
 from .building import end_transaction_marker
 from .checkpoints import CheckpointFile, TopicIdFile
-from .config import DAY_MS, LogConfig
+from .config import LogConfig
 from .fetching import FetchResult, Isolation, fetch, find_offset_by_time
 from .file_records import TimestampAndOffset
 from .leader_epochs import UNDEFINED_OFFSET, LeaderEpochs
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
 BATCH_BYTES = 16_384  # a producer's batch.size
 EXPIRATION_CHECK_MS = 10 * 60 * 1000
-MAX_TRANSACTION_TIMEOUT_MS = 15 * 60 * 1000
 
 
 def _ignore_truncation() -> None:
@@ -96,9 +95,9 @@ class PartitionLog:
         partition: int | None = None,
         topic_id: str | None = None,
         transaction_verification: bool = True,
-        producer_id_expiration_ms: int = DAY_MS,
+        producer_id_expiration_ms: int = ProducerSettings.producer_id_expiration_ms,
         expiration_check_interval_ms: int = EXPIRATION_CHECK_MS,
-        max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
+        max_transaction_timeout_ms: int = ProducerSettings.max_transaction_timeout_ms,
     ) -> Self:
         """Load the log in `folder`, or create one there.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.errors import (
@@ -80,17 +80,15 @@ class VerificationGuard:
     __slots__ = ()
 
 
+@dataclass(slots=True)
 class VerificationState:
     """A producer whose transaction is being verified, and the lowest sequence number that waits for the answer."""
 
-    __slots__ = ("epoch", "guard", "lowest_sequence", "supports_epoch_bump", "timestamp")
-
-    def __init__(self, timestamp: int, sequence: int, epoch: int, supports_epoch_bump: bool) -> None:
-        self.timestamp = timestamp
-        self.guard = VerificationGuard()
-        self.lowest_sequence = sequence
-        self.epoch = epoch
-        self.supports_epoch_bump = supports_epoch_bump
+    timestamp: int
+    lowest_sequence: int
+    epoch: int
+    supports_epoch_bump: bool
+    guard: VerificationGuard = field(default_factory=VerificationGuard)
 
     def note(self, sequence: int, epoch: int) -> None:
         """Another batch waits: a lower sequence blocks all above it, a newer epoch starts over."""

@@ -21,6 +21,7 @@ from kafkalog.format.java import HashMap, NewestFirstMap
 from kafkalog.format.names import parse_file_name, segment_file_name
 from kafkalog.format.snapshot import decode_snapshot
 from kafkalog.log.producer_replay import PRODUCER_ID_EXPIRATION_MS, encode_producers, is_expired
+from kafkalog.log.swap_segments import DELETED
 from kafkalog.storage.fs import Fs, read_small
 
 from .offsets import AppendOrigin, OffsetMetadata
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from .entries import Entry
 
 LATE_TRANSACTION_BUFFER_MS: Final = 5 * 60 * 1000
-DELETED_SUFFIX: Final = ".deleted"
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class SnapshotFile:
             self._fs.remove(self.path)
 
     def rename_to_deleted(self) -> None:
-        renamed = self.path + DELETED_SUFFIX
+        renamed = self.path + DELETED
         try:
             self._fs.rename(self.path, renamed)
         finally:

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from operator import attrgetter
 from types import TracebackType
-from typing import Final
 
 from kafkalog.errors import InvalidArgument, InvalidState, LogRefusal, LogStorageFailure, MissingEntry
 from kafkalog.format.names import segment_file_name
+from kafkalog.log.swap_segments import CLEANED, DELETED, SWAP
 from kafkalog.storage.fs import Fs
 
 from .config import LogConfig
@@ -61,10 +61,6 @@ class GuardedAction:
 
 
 _base_offset = attrgetter("base_offset")
-
-CLEANED: Final = ".cleaned"
-SWAP: Final = ".swap"
-DELETED: Final = ".deleted"
 
 
 class SegmentFiles:

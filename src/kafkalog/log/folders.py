@@ -1,11 +1,15 @@
-"""Find the partitions under a path: a log directory, one partition folder, or one file."""
+"""Find the partitions under a path (a log directory, one partition folder, or one file), and choose among them.
+
+One rule of choice for reads, tasks, commands and Spark: a topic or number that is named and not there is an error.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import difflib
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from kafkalog.errors import KafkaLogError, NoLogs, StorageError, UnsupportedFormat
+from kafkalog.errors import KafkaLogError, NoLogs, StorageError, UnsupportedFormat, UsageError
 from kafkalog.format import names
 from kafkalog.format.batch import MAX_MAGIC
 from kafkalog.format.checkpoint import decode_offset_checkpoint
@@ -17,6 +21,7 @@ from .partition import Partition, Segment, StoredFile
 
 LOG_KINDS = ("log", "checkpoint", names.BOOTSTRAP_CHECKPOINT)
 UNNAMED = -1
+NAMES_LISTED = 20
 
 
 def find_partitions(store: Store, path: str) -> list[Partition]:
@@ -177,3 +182,46 @@ def _require_segment(store: Store, path: str, entry: Entry) -> None:
     if front is None or front.length < MIN_MESSAGE_SIZE or front.magic > MAX_MAGIC or front.offset < 0:
         detail = "its first bytes are not an entry of a Kafka log; segment files are named with 20 digits and .log"
         raise UnsupportedFormat("not-a-segment", file=path, position=0, found=data.hex(" ") or "an empty file", detail=detail)
+
+
+def is_given(partition: Partition, place: str) -> bool:
+    """Whether `place` is the path of this partition itself or of one of its files, not of a folder that it is in."""
+    return partition.folder == place or partition.file is not None
+
+
+def live_partitions(found: Iterable[Partition], place: str) -> list[Partition]:
+    """Those at `place` that no broker has deleted or moved aside; one that is given by its own path counts in any state."""
+    return [partition for partition in found if not partition.state or is_given(partition, place)]
+
+
+def choose(
+    found: Sequence[Partition], place: str, topics: Sequence[str] | None, numbers: Sequence[int] | None
+) -> list[Partition]:
+    """The partitions of these topics with these numbers; UsageError for a name or number that is not at `place`."""
+    require_topics(found, place, topics)
+    chosen = [partition for partition in found if topics is None or partition.topic in topics]
+    for number in numbers or ():
+        if number not in (there := {partition.partition for partition in chosen}):
+            raise UsageError(f"{place}: no partition {number} here; there are: {_listed(map(str, sorted(there)))}")
+    return [partition for partition in chosen if numbers is None or partition.partition in numbers]
+
+
+def require_topics(found: Iterable[Partition], place: str, topics: Sequence[str] | None) -> None:
+    """UsageError for a topic that is not there."""
+    there = sorted({partition.topic for partition in found})
+    for topic in topics or ():
+        if topic not in there:
+            raise UsageError(f"{place}: {no_topic(topic, there)}")
+
+
+def no_topic(topic: str, there: Sequence[str]) -> str:
+    """The message for a missing topic: a similar name, and what is there."""
+    near = difflib.get_close_matches(topic, there, 1)
+    guess = f"did you mean {near[0]}? " if near else ""
+    return f"no topic {topic!r} here; {guess}there are: {_listed(there)}"
+
+
+def _listed(names: Iterable[str]) -> str:
+    there = list(names)
+    more = f" and {len(there) - NAMES_LISTED} more" if len(there) > NAMES_LISTED else ""
+    return (", ".join(there[:NAMES_LISTED]) or "none") + more

@@ -17,8 +17,7 @@ import numpy as np
 
 from kafkalog.errors import Limits, path_text
 from kafkalog.format.names import REPLICATION_CHECKPOINT
-from kafkalog.log.choosing import is_given, no_topic
-from kafkalog.log.folders import find_partitions, read_high_watermarks
+from kafkalog.log.folders import find_partitions, is_given, no_topic, read_high_watermarks
 from kafkalog.log.partition import Partition
 from kafkalog.log.swap_segments import with_finished_segments
 from kafkalog.storage import open_store

@@ -14,8 +14,7 @@ from kafkalog.format.quantities import plural, size_text
 from kafkalog.kernels._jit import announce_compilation
 from kafkalog.log.checks.finding import Finding
 from kafkalog.log.checks.run import check_partitions
-from kafkalog.log.choosing import choose, live_partitions
-from kafkalog.log.folders import find_partitions
+from kafkalog.log.folders import choose, find_partitions, live_partitions
 from kafkalog.log.follow import follow_partitions
 from kafkalog.log.partition import Partition
 from kafkalog.log.reading import ReadOptions

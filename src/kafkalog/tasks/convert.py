@@ -26,8 +26,8 @@ from kafkalog.kernels import scan
 from kafkalog.kernels.bytes import Ints
 from kafkalog.log.partition import Partition, Segment
 from kafkalog.log.rebuild import RebuildOptions, SideFileBuilder
-from kafkalog.log.replacing import Replacement
 from kafkalog.log.report import ReadReport
+from kafkalog.log.swap_segments import Replacement
 from kafkalog.segment.build import IndexBuilder
 from kafkalog.segment.recode import KEPT, RECOMPRESSED, REENCODED, Recoder, Recoding
 from kafkalog.segment.windows import SegmentWalk, WindowBuffers

@@ -11,8 +11,7 @@ from kafkalog.errors import KafkaLogError, LimitExceeded, Limits, NoLogs, Storag
 from kafkalog.format import names
 from kafkalog.format.checkpoint import decode_partition_metadata
 from kafkalog.format.index import read_offset_index
-from kafkalog.log.choosing import choose, live_partitions
-from kafkalog.log.folders import find_partitions
+from kafkalog.log.folders import choose, find_partitions, live_partitions
 from kafkalog.log.partition import Partition, Segment
 from kafkalog.log.swap_segments import with_finished_segments
 from kafkalog.segment.build import DEFAULT_INTERVAL_BYTES, IntervalBounds

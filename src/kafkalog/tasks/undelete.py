@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 
 from kafkalog.errors import NoLogs, UsageError
 from kafkalog.format.quantities import plural, repr_text, size_text
-from kafkalog.log.choosing import choose
-from kafkalog.log.folders import find_partitions
+from kafkalog.log.folders import choose, find_partitions
 from kafkalog.log.partition import Partition, Segment
 from kafkalog.storage import open_store
 from kafkalog.storage.fs import Fs
