@@ -107,7 +107,7 @@ def test_the_same_content_under_another_name_is_refused(run: Run, source: Path, 
     to = ("--to", tmp_path / "data" / "orders-0")
     run("append", source, *to)
     moved = source.rename(tmp_path / "moved.jsonl")
-    assert f"{moved}: holds the same as {source}, appended to orders-0 on " in refusal(run, tmp_path / "data", moved, *to)
+    assert f"{moved}: has the same content as {source}, appended to orders-0 on " in refusal(run, tmp_path / "data", moved, *to)
     assert state(run, moved, *to, "--again") == "written"
     assert state(run, moved, *to) == "already there"
     assert len(read_offsets(tmp_path / "data")) == 200
@@ -160,7 +160,7 @@ def test_what_came_through_a_pipe_is_refused_when_it_comes_again_and_taken_back(
     to = ("--to", tmp_path / "data" / "orders-0", "--config", "internal.segment.bytes=1000")
     assert piped(LINES, *to)[0] == 0
     before = read_rows(tmp_path / "data", columns=["offset", "value", "timestamp_ms"])
-    for text, words in ((LINES, "holds the same as standard input"), (LINES + "1\n", "and has 2 bytes more")):
+    for text, words in ((LINES, "has the same content as standard input"), (LINES + "1\n", "and has 2 bytes more")):
         code, said = piped(text, *to)
         assert (code, words in said, "--again" in said) == (2, True, True), said
         assert read_rows(tmp_path / "data", columns=["offset", "value", "timestamp_ms"]) == before
@@ -311,7 +311,7 @@ def test_empty_files_and_tables_have_nothing_to_be_known_by(run: Run, tmp_path: 
 def test_a_pipe_with_a_name_is_not_said_to_be_missing(run: Run, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.jsonl")
     ended = run("append", tmp_path / "pipe.jsonl", "--to", tmp_path / "orders-0")
-    assert (ended.code, "give - and let it be standard input" in ended.errors) == (4, True)
+    assert (ended.code, "give - and make it standard input" in ended.errors) == (4, True)
 
 
 def test_what_a_topic_of_several_partitions_got_is_known_to_each_of_them(run: Run, source: Path, tmp_path: Path) -> None:
@@ -357,7 +357,7 @@ def test_two_files_with_the_same_content_in_one_run_are_refused(run: Run, source
     copy = tmp_path / "copy.jsonl"
     copy.write_bytes(source.read_bytes())
     for second in (copy, source):
-        assert "holds the same as" in refusal(run, tmp_path, source, second, "--to", tmp_path / "orders-0")
+        assert "has the same content as" in refusal(run, tmp_path, source, second, "--to", tmp_path / "orders-0")
     assert state(run, source, copy, "--to", tmp_path / "orders-0", "--again") == "written"
     assert len(read_offsets(tmp_path / "orders-0")) == 200
 

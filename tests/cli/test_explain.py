@@ -74,7 +74,7 @@ def test_damage_is_marked_and_told_by_the_exit_code(run: Run, tmp_path: Path) ->
     stored[-2] ^= 1
     ended = run("explain", write_topic(tmp_path, "orders-0", bytes(stored)))
     assert ended.code == 1
-    assert "! does not fit: the bytes give 0x" in ended.text
+    assert "! does not match: the bytes give 0x" in ended.text
     assert "wrong at byte 17: batch / crc" in ended.errors
 
 

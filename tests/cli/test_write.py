@@ -111,9 +111,9 @@ def test_a_dry_run_counts_and_writes_nothing(run: Run, source: Path, tmp_path: P
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--to", "data"], "no partition's folder is named so"),
+        (["--to", "data"], "not the name of a partition's folder"),
         (["--to", "data/orders-0", "--partitions", "2"], "give --topic"),
-        (["--to", "data/orders-0", "--magic", "1", "--idempotent"], "know neither producers nor transactions"),
+        (["--to", "data/orders-0", "--magic", "1", "--idempotent"], "have neither producers nor transactions"),
         (["--to", "data/orders-0", "--config", "segment.bytes"], "write NAME=VALUE"),
         (["--to", "data/orders-0", "--config", "no.such=1"], "no such topic setting: no.such"),
         (["--to", "data/orders-0", "--config", "max.message.bytes=50"], "bytes"),
@@ -205,7 +205,7 @@ def test_an_append_that_finds_no_room_says_what_to_do_and_goes_on_when_there_is(
     assert done.returncode == 4
     assert f"{orders}: appending failed: File too large; the limit for the size of a file is reached" in done.stderr
     assert "Errno" not in done.stderr
-    assert "then run the same command again, which goes on after what it has appended" in done.stderr
+    assert "then run the same command again, which continues after what it has appended" in done.stderr
     assert run(*arguments).code == 0
     assert read_offsets(orders) == list(range(20_060))
 
@@ -251,7 +251,7 @@ def test_the_source_is_only_read_and_a_second_run_finds_the_first(run: Run, orde
     write_segment(orders, 60, made_batch(60))
     other = run(command, orders, *CHANGES[command], *out)
     assert other.code == 2
-    assert "holds something else" in other.errors
+    assert "exists already with other content" in other.errors
 
 
 @pytest.mark.parametrize("command", CHANGES)
@@ -322,7 +322,7 @@ def test_checkpoints_of_the_directory_stay_true(run: Run, orders: Path) -> None:
 def test_retention_wants_to_be_told(run: Run, orders: Path) -> None:
     ended = run("retain", orders, "--in-place")
     assert ended.code == 2
-    assert "say what need not be kept" in ended.errors
+    assert "say what to delete" in ended.errors
     now = str(FIRST_TIME + 40 + 1000)
     assert run("retain", orders, "--config", "retention.ms=1010", "--now", now, "--in-place").code == 0
     assert read_offsets(orders) == list(range(20, 60))

@@ -242,7 +242,7 @@ def test_an_index_without_its_log_says_what_is_missing(tmp_path: Path) -> None:
     path = tmp_path / "00000000000000000000.index"
     path.write_bytes(struct.pack(">ii", 1, 0))
     _, error = dumped_until_error(path)
-    assert "needs 00000000000000000000.log beside it" in str(error)
+    assert "needs 00000000000000000000.log next to it" in str(error)
 
 
 def test_reading_an_index_leaves_its_bytes_alone(tmp_path: Path) -> None:

@@ -121,9 +121,9 @@ def test_records_of_a_log_and_of_json_lines_measure_the_same(tmp_path: Path) -> 
     ("line", "words"),
     [
         (b"{", "line 1: not JSON"),
-        (b'{"partition": -1}', "is no partition"),
+        (b'{"partition": -1}', "is not a partition"),
         (b'{"value": {"base64": "!"}}', "not base64"),
-        (b'{"timestamp": "soon"}', "is no timestamp"),
+        (b'{"timestamp": "soon"}', "is not a timestamp"),
         (b'{"timestamp": "2026-01-01T00:00:00"}', "no time zone"),
         (b'{"headers": 1}', "headers are"),
         (b'{"headers": [[null, "x"]]}', "only its value may be null"),

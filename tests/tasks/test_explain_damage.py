@@ -87,7 +87,7 @@ def test_a_flipped_bit_in_a_value_shows_at_the_checksum_and_nowhere_else(tmp_pat
     data[76 + 72] ^= 1
     explanation = kafkalog.explain(write_log(tmp_path, bytes(data)), offset=1)
     assert [(found.position, found.where) for found in explanation.problems] == [(76 + 17, "batch / crc")]
-    assert "does not fit: the bytes give 0x" in explanation.problems[0].text
+    assert "does not match: the bytes give 0x" in explanation.problems[0].text
 
 
 def test_behind_a_broken_length_the_next_entry_is_found(tmp_path: Path) -> None:

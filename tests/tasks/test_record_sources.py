@@ -94,11 +94,11 @@ def test_what_is_wrong_is_told_with_its_place(tmp_path: Path) -> None:
         source_file(str(tmp_path / "records.data"))
     for name, content, words in (
         ("a.csv", "k,v\n1,2\n", "neither a column key nor a column value; there are: 'k', 'v'"),
-        ("b.csv", "key,key\n1,2\n", "column key is there twice"),
-        ("c.csv", "value,timestamp\nx,soon\n", "record 1: 'soon' is no timestamp"),
+        ("b.csv", "key,key\n1,2\n", "column key occurs twice"),
+        ("c.csv", "value,timestamp\nx,soon\n", "record 1: 'soon' is not a timestamp"),
         ("d.jsonl", '"fine"\n{\n', "line 2: not JSON"),
         ("d2.jsonl", '{"value": 1, "headers": "a=1"}', 'line 1: headers are .* or {"name": "value"}'),
-        ("e.parquet", "no", "not parquet that can be read"),
+        ("e.parquet", "no", "cannot be read as parquet"),
         ("f.arrow", "garbage here", "not arrow that can be read"),
     ):
         (tmp_path / name).write_text(content)

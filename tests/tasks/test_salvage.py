@@ -87,12 +87,12 @@ def test_a_folder_with_something_else_is_never_overwritten(orders: Path, tmp_pat
     run([orders], tmp_path / "out")
     extra = tmp_path / "out" / "orders-0" / "extra"
     extra.touch()
-    with pytest.raises(UsageError, match="holds something else"):
+    with pytest.raises(UsageError, match="exists already with other content"):
         run([orders], tmp_path / "out")
     extra.unlink()
     log = tmp_path / "out" / "orders-0" / segment_file_name(0)
     log.write_bytes(log.read_bytes() + b"x")
-    with pytest.raises(UsageError, match="holds something else"):
+    with pytest.raises(UsageError, match="exists already with other content"):
         run([orders], tmp_path / "out")
 
 

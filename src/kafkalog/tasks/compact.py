@@ -1,4 +1,4 @@
-"""Compaction by Kafka's rules: of the records with the same key the last one stays, tombstones and markers until their time."""
+"""Compaction by Kafka's rules: the last record of each key stays, tombstones and markers until they expire."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from .partitions import PathLike
 class Compaction:
     """Clean all that a broker's cleaner might: closed segments from the cleaner's checkpoint on, up to the last stable offset.
 
-    `whole` begins at the start of the log; `roll` closes the newest segment first, so that its records are cleaned too. A map of
-    `map_bytes` takes as many passes as it needs.
+    `whole` begins at the start of the log; `roll` closes the newest segment first, so that its records are cleaned too. With a
+    map of `map_bytes`, in as many passes as needed.
     """
 
     whole: bool = False

@@ -1,7 +1,7 @@
-"""Logs written anew: v0 and v1 messages as v2 batches, with another codec, in other batches; offsets and timestamps stay.
+"""Logs re-encoded: v0 and v1 messages as v2 batches, with another codec, in other batches; offsets and timestamps stay.
 
-Out of place the new partition appears complete or not at all. In place, segment after segment takes the place of its old self by
-the names that a broker's own compaction uses, so that a broker or another run completes or undoes what a crash interrupted.
+A copy appears complete or not at all. In place, each segment is replaced through the file names that a broker's own compaction
+uses, so that a broker or another run completes or undoes what a crash interrupted.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from kafkalog.storage.publish import holds, sync_names
 from kafkalog.storage.store import SMALL_FILE
 from kafkalog.tables.choices import Names, Numbers
 
-from .locking import NewCheckpoints, held, remove_marker, say_log_start
+from .locking import NewCheckpoints, held, remove_marker, set_log_start
 from .maintenance import ChangeRequest, partitions_for
 from .opening import settle_interrupted
 from .output import COPY_BYTES, MAX_LOG_BYTES, Comparison, Output, Progress, folder_name, output_folder, staged_copy
@@ -56,9 +56,9 @@ HEADERS_AT_ONCE = (1 << 15) - 24
 
 @dataclass(repr=False)
 class ConvertResult:
-    """What became of one partition. Of `to_…` the plan is made before, from headers alone; the rest is counted on the way.
+    """The result for one partition. The plan, `to_…`, is made first, from headers alone; the rest is counted during the work.
 
-    A dry run makes all of the new bytes and writes none, so that it meets what the work itself would meet.
+    A dry run encodes everything and writes nothing, so that it fails where the work itself would fail.
     """
 
     topic: str
@@ -142,7 +142,7 @@ def convert_partition(
     if request.out is not None:
         result.folder = os.path.join(output_folder(request.out), folder_name(partition))
         if os.path.realpath(result.folder) == os.path.realpath(partition.folder):
-            raise UsageError(f"--out: {result.folder} is what is to be converted; choose another folder, or --in-place")
+            raise UsageError(f"--out: {result.folder} is the partition itself; choose another folder, or --in-place")
     elif isinstance(request.fs, LocalFs) and not isinstance(partition.store, LocalStore):
         raise UsageError(f"{partition.folder}: only local folders can be changed in place; give --out")
     if request.in_place:
@@ -170,7 +170,7 @@ def convert_partition(
 
 
 class _Rehearsal:
-    """Where the files of a dry run go: they are made, and forgotten."""
+    """The output of a dry run: files are made and discarded."""
 
     def write(self, name: str, parts: Iterable[Buffer]) -> None:
         for _ in parts:
@@ -230,7 +230,7 @@ class _Conversion:
     # the new bytes
 
     def _blocks(self, segment: Segment) -> Iterator[_Block]:
-        """The new log of a segment; one that would become larger than a file can be goes on as another."""
+        """The new log of a segment; one that would become larger than a file can be continues in another."""
         base_offset, size = segment.base_offset, 0
         yield _Block(base_offset, bytearray(), EntryTable.with_room(0))
         for data in self._recoded(segment):
@@ -265,7 +265,7 @@ class _Conversion:
         found: Ints = epochs[np.searchsorted(starts, offsets, side="right")]
         return found
 
-    # out of place
+    # as a copy
 
     def write_folder(self, fs: Fs) -> None:
         result = self.result
@@ -278,7 +278,7 @@ class _Conversion:
         with staged_copy(fs, result.folder, self.partition) as staged:
             self._write(staged)
             checkpoints = NewCheckpoints(fs, os.path.dirname(result.folder), self.partition.topic, self.partition.partition)
-            say_log_start(checkpoints, self.partition)
+            set_log_start(checkpoints, self.partition)
             checkpoints.keep()
             staged.publish()
         result.state = "written"
@@ -300,13 +300,13 @@ class _Conversion:
             output.write(name, [content])
 
     def rehearse(self) -> None:
-        """All that `write_folder` does, but for writing."""
+        """Everything that `write_folder` does, except writing."""
         self._write(_Rehearsal())
 
     # in place
 
     def rehearse_in_place(self) -> None:
-        """All that `change_in_place` does, but for writing."""
+        """Everything that `change_in_place` does, except writing."""
         for segment in self.partition.segments:
             if self._changes(segment):
                 _Rehearsal().write("log", _indexed(IndexBuilder(segment.base_offset, self.interval), self._blocks(segment)))
@@ -318,7 +318,7 @@ class _Conversion:
         return any((self.recoding.actions(table) != KEPT).any() for table in self._headers(segment))
 
     def change_in_place(self, fs: Fs) -> None:
-        """Replace the segments that change; the caller holds the folder."""
+        """Replace the segments that change; the caller holds the lock."""
         result = self.result
         if not result.is_planned:
             result.state = "already there"
@@ -332,7 +332,7 @@ class _Conversion:
         result.state = "written" if result.changed_segments else "already there"
 
     def _replace(self, fs: Fs, segment: Segment) -> None:
-        """Write the segment anew, and put it in its place unless it came out as it was."""
+        """Re-encode the segment, and replace it unless it came out the same."""
         new = Replacement(fs, self.partition.folder, segment.base_offset)
         index = IndexBuilder(segment.base_offset, self.interval)
         try:

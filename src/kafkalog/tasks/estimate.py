@@ -1,4 +1,4 @@
-"""How large records are as v0, v1 and v2, by batch size and codec, and the arithmetic behind it.
+"""How large records are as v0, v1 and v2, by batch size and codec, with the arithmetic.
 
 Uncompressed sizes are computed from lengths alone. What a codec makes of records depends on their content, so compressed sizes
 are those of real batches, encoded and thrown away.
@@ -77,7 +77,7 @@ class TurningPoint:
 
 @dataclass(frozen=True, repr=False)
 class Estimation:
-    """How large records are in every format and codec, with the additions behind it."""
+    """How large records are in every format and codec, with the additions spelled out."""
 
     record_count: int
     about: str
@@ -124,7 +124,7 @@ class Lengths:
         return len(self.keys)
 
     def repeated(self, count: int) -> Lengths:
-        """The first `count` records, begun again as often as needed."""
+        """The first `count` records, repeated as often as needed."""
         return Lengths(*(np.resize(column, count) for column in vars(self).values()))
 
     @property

@@ -35,7 +35,7 @@ def _base64(text: str) -> bytes:
     return base64.b64decode(text, validate=True)
 
 
-# What the strings of keys, values and headers are, by the names of `kafkalog cat --encoding`.
+# How strings of keys, values and headers are decoded, by the names of `kafkalog cat --encoding`.
 ENCODINGS: dict[str, Callable[[str], bytes]] = {
     "utf8": lambda text: text.encode(errors="surrogatepass"),
     "hex": bytes.fromhex,
@@ -44,13 +44,13 @@ ENCODINGS: dict[str, Callable[[str], bytes]] = {
 
 
 def read_json_records(lines: Iterable[bytes], name: str, limit: int | None = None) -> pa.Table:
-    """The records of the first `limit` lines that are not blank; UsageError names `name` and the line that is no record."""
+    """The records of the first `limit` lines that are not blank; UsageError, with `name` and the line, for any other."""
     rows = list(islice(_records(lines, name, "utf8"), limit))
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
 def iter_json_records(lines: Iterable[bytes], name: str, encoding: str, rows_at_once: int) -> Iterator[pa.Table]:
-    """The records of all lines that are not blank, some at a time, with the partitions that they name."""
+    """The records of all lines that are not blank, in tables of `rows_at_once`, with the partitions that they name."""
     records = _records(lines, name, encoding)
     while rows := list(islice(records, rows_at_once)):
         yield pa.Table.from_pylist(rows, schema=SCHEMA.append(PARTITION))
@@ -62,7 +62,7 @@ def _records(lines: Iterable[bytes], name: str, encoding: str) -> Iterator[dict[
 
 
 class RecordText:
-    """One record of a text, at a place that errors name."""
+    """One record of a text; errors name its place."""
 
     def __init__(self, place: str, decode: Callable[[str], bytes]) -> None:
         self.place = place
@@ -109,14 +109,14 @@ class RecordText:
         try:
             moment = datetime.fromisoformat(value)
         except (ValueError, TypeError):
-            self.fail(f"{value!r} is no timestamp: write milliseconds since 1970, or 2026-01-31T12:00:00Z")
+            self.fail(f"{value!r} is not a timestamp: write milliseconds since 1970, or 2026-01-31T12:00:00Z")
         if moment.tzinfo is None:
             self.fail(f"timestamp {value!r} has no time zone: write {value}Z for UTC")
         return (moment - EPOCH) // timedelta(milliseconds=1)
 
     def partition(self, value: Any) -> int | None:
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value not in INT32):
-            self.fail(f"{value!r} is no partition: write a number from 0 on")
+            self.fail(f"{value!r} is not a partition: write a number, 0 or above")
         return value
 
     def headers(self, value: Any) -> list[dict[str, bytes | None]] | None:

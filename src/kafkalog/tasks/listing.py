@@ -1,6 +1,6 @@
-"""What is in a log directory, at a glance: partitions from names, sizes and a few headers, or from all headers.
+"""The contents of a log directory: partitions from names, sizes and a few headers, or from all headers.
 
-Nothing here raises for what one partition holds: whatever cannot be read or does not fit is a problem of that partition.
+No partition raises an error: whatever cannot be read or is inconsistent is among its problems.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kafkalog.storage import open_store
 from kafkalog.storage.store import Store
 from kafkalog.tables.choices import Names, several_names
 
-from .partition_summary import FormatShare, Found, glance_at, scan_all
+from .partition_summary import FormatShare, Found, summarise_all, summarise_sample
 from .ratio import PLACES, places_for
 
 if TYPE_CHECKING:
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class PartitionListing:
-    """One partition. None is unknown; times are those of its first and last entries, or with `deep` of all.
+    """One partition. None means unknown; times are those of its first and last entries, or with `deep` of all.
 
-    `compression_ratio` is what all entries would be without compression to what they are; with `deep` and for a small partition
-    it is exact, else estimated from entries at some places; None where no compressed entry was seen. `leftovers` are files on
-    their way in or out, `tail_bytes` the end of the newest segment that is no whole entry, which is no damage. `formats` is there
-    with `deep`.
+    `compression_ratio` is the size of all entries without compression divided by their stored size: exact with `deep` and for a
+    small partition, else estimated from samples; None where no compressed entry was seen. `leftovers` are files that a broker was
+    about to rename or delete, `tail_bytes` the end of the newest segment that is not a whole entry, which is not damage. Only
+    `deep` fills `formats`.
     """
 
     topic: str
@@ -43,8 +43,8 @@ class PartitionListing:
     state: str = ""  # "", "delete", "future" or "stray"
     segment_count: int = 0
     size: int = 0  # of the .log files of live segments
-    disk_size: int = 0  # what all files take on the disk, index files and leftovers too
-    apparent_size: int = 0  # of all files, as listings show it: far more where files are preallocated and sparse
+    disk_size: int = 0  # disk space of all files, index files and leftovers included
+    apparent_size: int = 0  # of all files, as `ls -l` shows it: far more where files are preallocated and sparse
     start_offset: int | None = None
     end_offset: int | None = None
     first_timestamp_ms: int | None = None
@@ -60,7 +60,7 @@ class PartitionListing:
     leftovers: tuple[str, ...] = ()
     tail_bytes: int = 0
     problems: tuple[str, ...] = ()
-    unreadable: bool = False  # one of the problems is that storage would not give something
+    unreadable: bool = False  # one of the problems is a file that storage could not read
 
     def __repr__(self) -> str:
         return repr_text(
@@ -144,7 +144,7 @@ class TopicListing:
 
     @property
     def compression_ratio(self) -> float | None:
-        """Of the partitions, weighed by their bytes; one in which nothing compressed was seen counts as it is."""
+        """Of the partitions, weighted by their bytes; one in which nothing compressed was seen counts as 1."""
         if all(found.compression_ratio is None for found in self.partitions):
             return None
         ratios = [1.0 if found.compression_ratio is None else found.compression_ratio for found in self.partitions]
@@ -164,16 +164,16 @@ class TopicListing:
 
 
 def _sum(numbers: Iterable[int | None]) -> int | None:
-    """None if one of them is not known."""
+    """None if any of them is unknown."""
     known = list(numbers)
     return None if None in known else sum(number for number in known if number is not None)
 
 
 @dataclass(frozen=True, repr=False)
 class Listing:
-    """Everything found at a path. `other_names` are files and folders that neither Kafka nor kafkalog would have made.
+    """Everything found at a path. `other_names` are files and folders that neither Kafka nor kafkalog makes.
 
-    `own_names` are kafkalog's: jobs of append, journals beside what it made, and work that was interrupted.
+    `own_names` are kafkalog's: jobs of append, journals of copies, and interrupted work.
     """
 
     path: str
@@ -219,8 +219,8 @@ def _topic(name: str, found: Sequence[PartitionListing]) -> TopicListing:
     return TopicListing(name, live, folders + tuple(leftover for each in live for leftover in each.leftovers))
 
 
-class LogDirectory:
-    """The partitions at a path, found but not yet looked into."""
+class DirectoryScan:
+    """The partitions at a path, found but not read yet."""
 
     def __init__(self, path: str | os.PathLike[str], *, filesystem: FileSystem | None = None) -> None:
         self.store, self.path = open_store(path, filesystem=filesystem)
@@ -236,14 +236,14 @@ class LogDirectory:
         self.partitions = [found for found in self.partitions if found.topic in wanted]
 
     def listings(self, *, deep: bool = False, ratio: bool = True, limits: Limits | None = None) -> Iterator[PartitionListing]:
-        """Each partition, looked into; without `ratio` a deep look decompresses nothing that it need not."""
+        """The listing of each partition; without `ratio` a deep one decompresses no more than it must."""
         announce_compilation()
         places = places_for(len(self.partitions))
         for partition in self.partitions:
             yield list_partition(partition, limits or Limits(), deep=deep, ratio=ratio, places=places)
 
     def other_names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Names beside the partitions that say nothing to Kafka: those of others, and kafkalog's own."""
+        """Names next to the partitions that Kafka does not use: foreign ones, and kafkalog's own."""
         found = list(_other_names(self.store, self.path, self.partitions))
         return tuple(name for name in found if not names.is_own_name(name)), tuple(filter(names.is_own_name, found))
 
@@ -260,7 +260,7 @@ def ls(
 
     Nothing is raised for what cannot be read or is damaged: it is among the `problems` of its partition.
     """
-    directory = LogDirectory(path, filesystem=filesystem)
+    directory = DirectoryScan(path, filesystem=filesystem)
     if topics is not None:
         directory.only(topics)
     return Listing(directory.path, tuple(directory.listings(deep=deep, limits=limits)), *directory.other_names())
@@ -273,9 +273,9 @@ def list_partition(
     found = Found(list(partition.problems), unreadable=bool(partition.problems))
     try:
         if deep:
-            scan_all(partition, limits, found, measure=ratio)
+            summarise_all(partition, limits, found, measure=ratio)
         else:
-            glance_at(partition, limits, found, places)
+            summarise_sample(partition, limits, found, places)
     except KafkaLogError as error:
         found.problems.append(str(error))
         found.unreadable |= isinstance(error, StorageError)
@@ -308,7 +308,7 @@ def list_partition(
 
 
 def _other_names(store: Store, path: str, partitions: Iterable[Partition]) -> Iterator[str]:
-    """Names in a log directory that say nothing to Kafka; none for a path that is a partition itself."""
+    """Names in a log directory that Kafka does not use; none for a path that is a partition itself."""
     if any(partition.folder == path or partition.file is not None for partition in partitions):
         return
     for entry in store.list(path):

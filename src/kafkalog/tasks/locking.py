@@ -1,4 +1,4 @@
-"""A partition that is changed where it is: brokers are kept out, the clean-shutdown marker goes first, checkpoints stay true."""
+"""A partition changed in place: brokers are locked out, the clean-shutdown marker is removed first, checkpoints stay correct."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def is_log_directory(fs: Fs, folder: str) -> bool:
 
 @contextmanager
 def held(fs: Fs, folder: str) -> Iterator[None]:
-    """Hold the folder of a partition against brokers and against other writers; StorageError if one of them is there.
+    """Lock the folder of a partition against brokers and other writers; StorageError if one of them holds it.
 
-    Also if what is made there would be of no use to the broker.
+    Also if the broker could not use the files that are made there.
     """
     log_directory = os.path.dirname(folder)
     with ExitStack() as held_locks:
@@ -52,29 +52,29 @@ def like_its_log(fs: Fs, folder: str) -> Fs:
 
 
 def was_shut_down(fs: Fs, folder: str) -> bool:
-    """Whether the broker of this partition was stopped in order."""
+    """Whether the broker of this partition was shut down cleanly."""
     return CleanShutdownFlag(fs, os.path.dirname(folder)).exists
 
 
 def remove_marker(fs: Fs, folder: str) -> None:
-    """Without its marker the next broker trusts nothing, whatever becomes of us."""
+    """Remove the clean-shutdown marker: without it the next broker checks everything, whatever happens to this process."""
     with writing(os.path.join(os.path.dirname(folder), names.CLEAN_SHUTDOWN), "cannot remove"):
         CleanShutdownFlag(fs, os.path.dirname(folder)).delete()
 
 
 def drop_segments(fs: Fs, folder: str, base_offsets: Iterable[int]) -> None:
-    """Take these segments, the last ones of a log, out of it: the newest first, so that no crash leaves a hole."""
+    """Remove these segments, the last ones of a log: the newest first, so that no crash leaves a hole."""
     for base_offset in sorted(base_offsets, reverse=True):
         for kind in names.SEGMENT_KINDS:
             path = os.path.join(folder, names.segment_file_name(base_offset, kind))
             if fs.kind(path) == "file":
-                with writing(path, "cannot be put away"):
+                with writing(path, "cannot be renamed"):
                     fs.rename(path, path + ".deleted")
         sync_names(fs, folder)
 
 
 class Checkpoints:
-    """What the offset checkpoints of a log directory say of one partition."""
+    """The entries of one partition in the offset checkpoints of a log directory."""
 
     def __init__(self, fs: Fs, log_directory: str, topic: str, partition: int) -> None:
         self.fs = fs
@@ -83,12 +83,12 @@ class Checkpoints:
         self.partition = partition
 
     def offset(self, name: str) -> int | None:
-        """None where nothing is said, or what is there cannot be read."""
+        """None where there is no entry, or the file cannot be read."""
         found = [entry.offset for entry in self._entries(name) or () if self._is_ours(entry)]
         return found[0] if found else None
 
     def set(self, name: str, offset: int) -> None:
-        """Say this of the partition, whatever was said before; a file that cannot be read stays as it is."""
+        """Set the entry, whatever it was; a file that cannot be read stays as it is."""
         entries = self._entries(name)
         if entries is None or self.offset(name) == offset:
             return
@@ -100,20 +100,20 @@ class Checkpoints:
         sync_names(self.fs, self.log_directory)
 
     def forget(self, name: str) -> None:
-        """Say nothing of the partition."""
+        """Remove the entry."""
         if self.offset(name) is not None:
             self._write(name, [entry for entry in self._entries(name) or () if not self._is_ours(entry)])
 
     def lower(self, name: str, offset: int) -> None:
-        """Say no more than this."""
-        said = self.offset(name)
-        if said is not None and said > offset:
+        """Lower the entry to this offset, if it is above."""
+        stored = self.offset(name)
+        if stored is not None and stored > offset:
             self.set(name, offset)
 
     def raise_to(self, name: str, offset: int) -> None:
-        """Say no less than this, if anything is said."""
-        said = self.offset(name)
-        if said is not None and said < offset:
+        """Raise the entry to this offset, if there is one and it is below."""
+        stored = self.offset(name)
+        if stored is not None and stored < offset:
             self.set(name, offset)
 
     def _is_ours(self, entry: PartitionOffset) -> bool:
@@ -131,23 +131,23 @@ class Checkpoints:
 
 
 class NewCheckpoints(Checkpoints):
-    """Those of a partition that is not there yet: whatever a run that was interrupted said of it, nothing is known.
+    """The entries of a partition that does not exist yet: those of an interrupted run are ignored.
 
-    What is said now counts from `keep` on.
+    `keep` writes them.
     """
 
     def __init__(self, fs: Fs, log_directory: str, topic: str, partition: int) -> None:
         super().__init__(fs, log_directory, topic, partition)
-        self._said: dict[str, int] = {}
+        self._offsets: dict[str, int] = {}
 
     def offset(self, name: str) -> int | None:
-        return self._said.get(name)
+        return self._offsets.get(name)
 
     def set(self, name: str, offset: int) -> None:
-        self._said[name] = offset
+        self._offsets[name] = offset
 
     def keep(self) -> None:
-        """Write it down, and nothing else of the partition."""
+        """Write the entries, and remove all others of the partition."""
         stored = Checkpoints(self.fs, self.log_directory, self.topic, self.partition)
         for name in names.OFFSET_CHECKPOINTS:
             if (offset := self.offset(name)) is not None:
@@ -156,8 +156,8 @@ class NewCheckpoints(Checkpoints):
                 stored.forget(name)
 
 
-def say_log_start(checkpoints: Checkpoints, partition: Partition) -> None:
-    """Say where the log of a partition begins, if its segments alone would say less."""
+def set_log_start(checkpoints: Checkpoints, partition: Partition) -> None:
+    """Set where the log of a partition begins, if its segments alone begin earlier."""
     start = partition.log_start_offset
     if start is not None and partition.segments and start > partition.segments[0].base_offset and partition.partition >= 0:
         checkpoints.set(names.LOG_START_CHECKPOINT, start)

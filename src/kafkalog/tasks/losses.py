@@ -1,4 +1,4 @@
-"""Which records a change takes from a log for good, and which of them are damaged anyway."""
+"""Which records a change deletes from a log for good, and which of them are damaged anyway."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from .salvage import count_records
 
 @dataclass(repr=False)
 class Loss:
-    """Records that go: their offsets, how many, and the bytes that the log has less.
+    """Records that are deleted: their offsets, how many, and the bytes by which the log shrinks.
 
-    `records` counts those that can be read; None where compressed v0/v1 sets do not tell, and more than go where `is_exact` is
-    false: a batch that goes in part does not tell how many of them. `damaged` are the offsets that salvage would lose too.
-    `without_key` are the records that a compaction deletes because they have no key.
+    `records` counts those that can be read; None where compressed v0/v1 sets do not say, and an upper bound where `is_exact` is
+    false: the header of a batch that is deleted in part does not say how many. `damaged` are the offsets that salvage would lose
+    too. `without_key` are the records that a compaction deletes because they have no key.
     """
 
     first_offset: int
@@ -46,7 +46,7 @@ class Loss:
         return f"{'' if self.is_exact else 'at most '}{records}{keyless} {offsets}, {size_text(self.size)}"
 
     def add(self, entries: EntryTable) -> None:
-        """Count the entries that lie in it, as a whole or in part."""
+        """Count the entries that are deleted, as a whole or in part."""
         last = entries.last_offset
         first = np.where(entries.magic < 2, last, entries.base_offset)
         inside = (last >= self.first_offset) & (first <= self.last_offset)
@@ -72,7 +72,7 @@ def find_loss(partition: Partition, first_offset: int, stop_offset: int, size: i
 
 
 def find_damaged_loss(partition: Partition, first_offset: int, size: int) -> Loss:
-    """What a log loses that is cut at its first damage: everything from an offset on, though most of it may be intact."""
+    """The loss of a log that is cut at its first damage: everything from an offset on, though most of it may be intact."""
     log = SalvagedLog([partition], MergeOptions(), ReadReport())
     pieces = [piece for segment in partition.segments for piece in log.pieces(segment)]
     kept = [piece for piece in pieces if isinstance(piece, Kept)]
@@ -85,7 +85,7 @@ def find_damaged_loss(partition: Partition, first_offset: int, size: int) -> Los
 
 
 def find_keyless_loss(partition: Partition, stop_offset: int) -> Loss | None:
-    """The records before an offset that a compaction deletes because they have no key: a compacted topic takes none of them."""
+    """The records before an offset that a compaction deletes because they have no key: a compacted topic accepts none of them."""
     loss = None
     read = Logs(partition.folder, [partition]).read(
         "records", ["offset", "key"], stop_offset=stop_offset, isolation="read_committed", on_damage="skip"

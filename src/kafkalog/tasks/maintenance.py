@@ -1,7 +1,8 @@
-"""Work on a partition that the engine opens as a broker would: planned without a change, then done in place or on a copy.
+"""Changes to a partition that the engine opens as a broker would: planned without writing, then made in place or on a copy.
 
-In place the plan comes first, on an overlay that keeps every change in memory; if it changes nothing, nothing is touched. A copy
-is made out of sight and appears complete or not at all, with a journal beside it by which a second run knows its own work again.
+In place the plan comes first, on an overlay that keeps every change in memory; if it changes nothing, no file is touched. A copy
+is built in a staging folder and appears complete or not at all, with a journal next to it by which a second run recognises its
+own work.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from .locking import (
     is_log_directory,
     like_its_log,
     remove_marker,
-    say_log_start,
+    set_log_start,
 )
 from .losses import Loss, find_damaged_loss, find_keyless_loss, find_loss
 from .opening import (
@@ -67,7 +68,7 @@ DELETED = "deleted"
 
 @dataclass(frozen=True, repr=False)
 class LogState:
-    """Where a log begins and ends, and what it takes."""
+    """Where a log begins and ends, and its size."""
 
     start_offset: int
     end_offset: int
@@ -88,10 +89,10 @@ class LogState:
 
 @dataclass(repr=False)
 class MaintenanceResult:
-    """What became of one partition; in a dry run, what would. `after` is None where only the work itself can tell.
+    """The result for one partition; in a dry run, the plan. `after` is None where only the work itself can show it.
 
-    `state` is "written", "already there" (an earlier run did it, or there is nothing to do) or "not written". `loss` is what
-    goes, if records do.
+    `state` is "written", "already there" (an earlier run did it, or there is nothing to do) or "not written". `loss`: the
+    records that are deleted, if any.
     """
 
     command: str
@@ -114,19 +115,19 @@ class MaintenanceResult:
 
 
 class Operation(Protocol):
-    """What is done to an open log."""
+    """A change to an open log."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def is_recovery(self) -> bool:
-        """Whether this is what a broker does after a crash: then batches behind damage may be lost, and no marker is believed."""
+        """Whether this is what a broker does after a crash: then batches after damage may be lost, and no marker is trusted."""
         ...
 
     @property
     def recovers_all(self) -> bool:
-        """Whether the recovery point is not believed either."""
+        """Whether the recovery point is not trusted either."""
         ...
 
     @property
@@ -135,15 +136,15 @@ class Operation(Protocol):
         ...
 
     def settings(self) -> Mapping[str, object]:
-        """What tells this work from other work: a journal has it."""
+        """What distinguishes this work from other work; the journal stores it."""
         ...
 
     def plan(self, log: PartitionLog, checkpoints: Checkpoints) -> dict[str, Any]:
-        """Facts for the user; changes what `run` would change, if that is little."""
+        """Facts for the user; makes the changes of `run` too, if that is cheap."""
         ...
 
     def prepare(self, plan: MaintenanceResult, checkpoints: Checkpoints, fs: Fs, folder: str) -> None:
-        """Before the log is opened in its place: what has to be durable first."""
+        """Before the log is opened in place: makes durable what has to be so first."""
         ...
 
     def run(self, log: PartitionLog, checkpoints: Checkpoints, progress: Progress) -> dict[str, Any]: ...
@@ -180,11 +181,11 @@ class ChangeRequest:
 
 
 def partitions_for(path: PathLike, request: ChangeRequest) -> list[Partition]:
-    """The partitions at `path` that were asked for; in place, with what a crash interrupted there brought to an end."""
+    """The partitions at `path` that were asked for; in place, after completing or undoing what a crash interrupted."""
     if request.in_place and not request.dry_run:
         asked = asked_partitions(path, request.topics, request.partitions)
         for _ in each_partition(asked, lambda partition: _settle(partition, request), request.on_failure):
-            """What cannot be settled is reported, here and once more when its turn comes."""
+            """One that fails is reported, here and again when it is changed."""
     return chosen_partitions(path, request.topics, request.partitions)
 
 
@@ -199,8 +200,8 @@ def _settle(partition: Partition, request: ChangeRequest) -> None:
 def maintain(
     path: PathLike, operation: Operation, request: ChangeRequest, config: Mapping[str, str]
 ) -> Iterator[MaintenanceResult]:
-    """Do this to the partitions at `path`, under these of Kafka's settings."""
-    LogConfig.of(config)  # what is wrong with it is wrong for all
+    """Run an operation on the partitions at `path`, with these topic settings."""
+    LogConfig.of(config)  # an invalid setting is invalid for all
     now_ms = SystemClock().now_ms() if request.now_ms is None else request.now_ms
     timed = replace(request, now_ms=now_ms)
 
@@ -259,28 +260,28 @@ class _Maintenance:
         return NewCheckpoints(fs, log_directory, self.partition.topic, self.partition.partition)
 
     def _opening(self) -> LogOpening:
-        """The partition as it is in its request."""
+        """The partition opened in place."""
         opening = opening_in_place(self.fs, self.partition.folder, self.config, self.now_ms)
         recovers_all, is_recovery = self.operation.recovers_all, self.operation.is_recovery
         recovery_point = 0 if recovers_all else opening.recovery_point
         return replace(opening, recovery_point=recovery_point, clean=opening.clean and not is_recovery)
 
     def _find_cut(self, result: MaintenanceResult, opening: LogOpening, fs: Fs, folder: str) -> list[int]:
-        """Note what opening the log cuts off; the segments after that, which have to go too."""
+        """Note what opening the log cuts off; returns the segments after that, which have to be dropped too."""
         with opening.opened(OverlayFs(fs), folder) as log:
             cut = find_cut(fs, folder, log)
         if not self.operation.is_recovery:
             require_no_loss(fs, folder, cut)
         result.cut_bytes = cut.size
-        result.details["cut_segments"] = cut.behind
+        result.details["cut_segments"] = cut.following
         is_loss = self.operation.is_recovery and loses_batches(fs, folder, cut)
         result.details["loses_batches"] = is_loss
         if is_loss:
             result.details["cut_at"] = [names.segment_file_name(cut.base_offset), cut.position]
-        return cut.behind
+        return cut.following
 
-    def _tell_loss(self, result: MaintenanceResult, fs: Fs, folder: str) -> None:
-        """Note which records go, and, of a recovery, what was there before opening the log cut it."""
+    def _note_loss(self, result: MaintenanceResult, fs: Fs, folder: str) -> None:
+        """Note which records are deleted, and, for a recovery, the state before opening the log cut it."""
         assert result.before is not None
         after = result.after
         if result.details["loses_batches"]:
@@ -294,7 +295,7 @@ class _Maintenance:
             result.loss = find_loss(self.partition, after.end_offset, result.before.end_offset, size)
             asked = result.details.get("asked_offset")
             if asked is not None and not find_loss(self.partition, after.end_offset, asked, 0).records:
-                del result.details["asked_offset"]  # a gap that compaction left: nothing goes that should stay
+                del result.details["asked_offset"]  # a gap that compaction left: no record below that offset is deleted
         elif after is not None and after.start_offset > result.before.start_offset:
             size = result.before.size - after.size
             result.loss = find_loss(self.partition, result.before.start_offset, after.start_offset, size)
@@ -302,11 +303,11 @@ class _Maintenance:
     # in place
 
     def plan(self, *, of_copy: bool = False) -> MaintenanceResult:
-        """What would become of the log, or of a copy of it, told from a run that changes nothing."""
+        """What would become of the log, or of a copy of it, by a run that changes nothing."""
         result = self._result()
         folder = self.partition.folder
         if of_copy and isinstance(self.fs, LocalFs):
-            folder = os.path.realpath(folder)  # what is only read may be a link
+            folder = os.path.realpath(folder)  # a source that is only read may be a link
         opening = self._copy_opening() if of_copy else self._opening()
         view = settled_view(self.fs, folder, opening)
         overlay = OverlayFs(view)
@@ -316,7 +317,7 @@ class _Maintenance:
             result.before = LogState.of(log)
             result.details |= self.operation.plan(log, checkpoints)
             result.after = LogState.of(log) if self.operation.is_planned_whole else None
-        self._tell_loss(result, view, folder)
+        self._note_loss(result, view, folder)
         if result.details.get("dirty_bytes") and not of_copy:
             result.loss = find_keyless_loss(self.partition, result.details["first_uncleanable_offset"])
         if self.operation.is_recovery:
@@ -325,7 +326,7 @@ class _Maintenance:
         return result
 
     def change_in_place(self, planned: MaintenanceResult) -> MaintenanceResult:
-        """Carry out the plan; the caller holds the folder since it was made."""
+        """Carry out the plan; the caller has held the lock since it was made."""
         if self.operation.is_done(planned):
             planned.state = "already there"
             return planned
@@ -370,7 +371,7 @@ class _Maintenance:
             if self.planned is not None and self.planned.loss is not None:
                 result.before, result.loss = self.planned.before, self.planned.loss
             result.state = "written"
-            say_log_start(checkpoints, self.partition)
+            set_log_start(checkpoints, self.partition)
             assert result.before is not None
             if result.after.start_offset > result.before.start_offset:
                 checkpoints.set(names.LOG_START_CHECKPOINT, result.after.start_offset)
@@ -386,7 +387,7 @@ class _Maintenance:
         return LogOpening(partition.topic, partition.partition, self.config, self.now_ms, log_start_offset=start)
 
     def _copy(self, fs: Fs, folder: str) -> None:
-        """All files but those that are on their way out; what compaction left half-way is completed when the log is opened."""
+        """All files except deleted ones; an interrupted compaction is completed when the log is opened."""
         for stored in self.partition.files:
             if stored.suffix == DELETED:
                 continue
@@ -407,7 +408,7 @@ class _Maintenance:
 
 
 class _Journal:
-    """Beside a copy: which work on which files it is the result of."""
+    """The file next to a copy that says which work on which files made it."""
 
     def __init__(self, fs: Fs, path: str, job: dict[str, Any]) -> None:
         self.fs = fs
@@ -420,10 +421,10 @@ class _Journal:
 
     def earlier(self, result: MaintenanceResult) -> MaintenanceResult:
         """The result of the run that made the copy; UsageError if that was another one."""
-        told = self._read()
-        if told is None or {name: told.get(name) for name in self.job} != json.loads(json.dumps(self.job)):
-            raise UsageError(f"{result.folder}: is there already and holds something else; choose another --out, or move it away")
-        stored = told["result"]
+        known = self._read()
+        if known is None or {name: known.get(name) for name in self.job} != json.loads(json.dumps(self.job)):
+            raise UsageError(f"{result.folder}: exists already with other content; choose another --out, or move it away")
+        stored = known["result"]
         for name in ("before", "after"):
             setattr(result, name, LogState(**stored[name]))
         result.details, result.cut_bytes, result.state = stored["details"], stored["cut_bytes"], "already there"
@@ -435,7 +436,7 @@ class _Journal:
         if self.fs.kind(self.path) != "file":
             return None
         try:
-            told = json.loads(self.fs.read(self.path, 0, COPY_BYTES))
+            known = json.loads(self.fs.read(self.path, 0, COPY_BYTES))
         except ValueError:
             return None
-        return told if isinstance(told, dict) else None
+        return known if isinstance(known, dict) else None

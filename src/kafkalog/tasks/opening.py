@@ -1,4 +1,4 @@
-"""Logs opened as a broker would open them, and what that cuts off: a tail is nothing, whole batches behind damage are."""
+"""Logs opened as a broker would open them, and what that cuts off: a tail is no loss, whole batches after damage are."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ INTERRUPTED = (".cleaned", ".swap")
 
 
 class DurableLog(PartitionLog):
-    """A log that a power cut leaves whole. A broker lets some of this wait, since other replicas have what a power cut takes."""
+    """A log that survives a power cut whole. A broker syncs later, since other replicas have what a power cut takes."""
 
     def roll(self, expected_next_offset: int = 0) -> LogSegment:
         """A segment is durable before the next one begins: else there might be a hole."""
@@ -50,7 +50,7 @@ class DurableLog(PartitionLog):
 
 @dataclass(frozen=True)
 class LogOpening:
-    """What the engine has to know of a log; without checkpoints and a clean shutdown everything is recovered."""
+    """What the engine needs to open a log; without checkpoints and a clean shutdown everything is recovered."""
 
     topic: str
     partition: int
@@ -62,10 +62,10 @@ class LogOpening:
 
     @contextmanager
     def opened(self, fs: Fs, folder: str) -> Iterator[PartitionLog]:
-        """The log as long as it is needed; StorageError if the disk fails, CorruptBatch where damage is met."""
+        """The log, closed afterwards; StorageError if the disk fails, CorruptBatch at damage."""
         logs: list[PartitionLog] = []
         try:
-            with told_as_storage_errors(lambda: (log.guard.failure for log in logs)), self.open(fs, folder) as log:
+            with as_storage_errors(lambda: (log.guard.failure for log in logs)), self.open(fs, folder) as log:
                 logs.append(log)
                 yield log
         except CorruptRecord as refusal:
@@ -92,7 +92,7 @@ class LogOpening:
 
 
 def opening_in_place(fs: Fs, folder: str, config: LogConfig, now_ms: int) -> LogOpening:
-    """A partition with what the files of its log directory say of it."""
+    """The opening of a partition, with what the checkpoints of its log directory say."""
     name = names.parse_folder_name(os.path.basename(folder))
     assert name is not None
     checkpoints = Checkpoints(fs, os.path.dirname(folder), name.topic, name.partition)
@@ -109,29 +109,29 @@ def opening_in_place(fs: Fs, folder: str, config: LogConfig, now_ms: int) -> Log
 
 @dataclass(frozen=True)
 class Cut:
-    """What loading a log takes from it: bytes at the end of one segment; `behind` are the segments that follow it.
+    """Bytes that loading a log cuts off: the end of one segment, and the segments `following` it.
 
-    A broker deletes those, but for one case: a segment without an index file is cut before they are looked at.
+    A broker deletes those, except in one case: a segment without an index file is cut before they are read.
     """
 
     size: int = 0
     base_offset: int = -1
     position: int = 0
-    behind: list[int] = field(default_factory=list)
-    new_start: int | None = None  # where nothing is left, since the log is said to begin behind its end
+    following: list[int] = field(default_factory=list)
+    new_start: int | None = None  # where nothing is left: the checkpoint has the log begin after its end
 
 
 def find_cut(fs: Fs, folder: str, log: PartitionLog) -> Cut:
-    """What `log`, loaded on an overlay or a copy, has less than the segments that `fs` has in `folder`."""
+    """What `log`, loaded on an overlay or a copy, lacks of the segments that `fs` has in `folder`."""
     stored = stored_sizes(fs, folder)
     left = {segment.base_offset: segment.size for segment in log.segments}
     less = [base for base, size in stored.items() if left.get(base, 0) < size]
     if not less:
         return Cut()
-    behind = [base for base in stored if base > less[0]]
+    following = [base for base in stored if base > less[0]]
     position = left.get(less[0], 0)
-    size = stored[less[0]] - position + sum(stored[base] for base in behind)
-    return Cut(size, less[0], position, behind, None if left.keys() & stored.keys() else min(left))
+    size = stored[less[0]] - position + sum(stored[base] for base in following)
+    return Cut(size, less[0], position, following, None if left.keys() & stored.keys() else min(left))
 
 
 def stored_sizes(fs: Fs, folder: str) -> dict[int, int]:
@@ -141,7 +141,7 @@ def stored_sizes(fs: Fs, folder: str) -> dict[int, int]:
     paths = {base: os.path.join(folder, names.segment_file_name(base)) for base in bases}
     kinds = {base: fs.kind(path) for base, path in paths.items()}
     if others := [paths[base] for base, kind in kinds.items() if kind == "other"]:
-        raise StorageError(f"{others[0]}: a link or no plain file, which is not read; a log without it would be another one")
+        raise StorageError(f"{others[0]}: not a plain file, so it is not read; the log without it would be a different one")
     return {base: fs.size(path) for base, path in paths.items() if kinds[base] == "file"}
 
 
@@ -157,13 +157,13 @@ def loses_batches(fs: Fs, folder: str, cut: Cut) -> bool:
         return len(content)
 
     bounds = ResyncBounds(minimum_offset=cut.base_offset - 1, batch_bytes=Limits().batch_bytes)
-    return bool(cut.behind) or find_next_entry(read_into, cut.position + 1, fs.size(path), bounds) is not None
+    return bool(cut.following) or find_next_entry(read_into, cut.position + 1, fs.size(path), bounds) is not None
 
 
 def require_no_loss(fs: Fs, folder: str, cut: Cut) -> None:
-    """CorruptBatch if batches are lost because of damage, UsageError if it is because of where the log is said to begin."""
+    """CorruptBatch if damage would lose batches, UsageError if the log start checkpoint would."""
     if cut.new_start is not None:
-        said = f"{names.LOG_START_CHECKPOINT} has it begin at {cut.new_start}, behind its end"
+        said = f"{names.LOG_START_CHECKPOINT} has it begin at {cut.new_start}, after its end"
         raise UsageError(f"{folder}: {said}: a broker would delete all of it; correct that file first")
     if loses_batches(fs, folder, cut):
         path = os.path.join(folder, names.segment_file_name(cut.base_offset))
@@ -173,7 +173,7 @@ def require_no_loss(fs: Fs, folder: str, cut: Cut) -> None:
 
 
 def find_damage(folder: str, base_offset: int = 0, position: int = 0) -> Dropped | None:
-    """The first damage of a local log at or after a position, as a read would tell it; None if a read finds none."""
+    """The first damage of a local log at or after a position, as a read reports it; None if a read finds none."""
     try:
         partitions = find_partitions(LocalStore(folder), folder) if os.path.isdir(folder) else []
         for partition in partitions:
@@ -209,25 +209,25 @@ def _is_interrupted(fs: Fs, folder: str) -> bool:
 
 
 def settled_view(fs: Fs, folder: str, opening: LogOpening) -> Fs:
-    """`fs`, with what compaction left half-way in this folder completed or undone; only in memory, where there is something."""
+    """`fs`, with what an interrupted compaction left in this folder completed or undone, in memory only."""
     if not _is_interrupted(fs, folder):
         return fs
     view = OverlayFs(fs)
     clock = ManualClock(opening.now_ms)
-    with told_as_storage_errors():
+    with as_storage_errors():
         settle_replacements(SegmentFiles(folder, opening.config, fs=view, clock=clock, schedule=Schedule(clock)))
     return view
 
 
 def require_loadable(fs: Fs, folder: str, opening: LogOpening) -> None:
-    """CorruptBatch if opening the log in its place would lose whole batches."""
+    """CorruptBatch if opening the log in place would lose whole batches."""
     view = settled_view(fs, folder, opening)
-    with opening.opened(OverlayFs(view), folder) as log:  # also after a clean stop a segment without an index is recovered
+    with opening.opened(OverlayFs(view), folder) as log:  # even after a clean shutdown a segment without an index is recovered
         require_no_loss(view, folder, find_cut(view, folder, log))
 
 
 def settle_interrupted(fs: Fs, folder: str, config: LogConfig, now_ms: int) -> None:
-    """Complete or undo what left `.cleaned` and `.swap` files here, as a broker does at its start; the caller holds it."""
+    """Complete or undo what left `.cleaned` and `.swap` files here, as a broker does at its start; the caller holds the lock."""
     if not _is_interrupted(fs, folder):
         return
     opening = opening_in_place(fs, folder, config, now_ms)
@@ -238,28 +238,28 @@ def settle_interrupted(fs: Fs, folder: str, config: LogConfig, now_ms: int) -> N
 
 
 @contextmanager
-def told_as_storage_errors(
-    failures: Callable[[], Iterable[OSError | None]] = lambda: (), way_on: Callable[[], str] = lambda: ""
+def as_storage_errors(
+    failures: Callable[[], Iterable[OSError | None]] = lambda: (), next_step: Callable[[], str] = lambda: ""
 ) -> Iterator[None]:
-    """A failing disk under the engine is reported as one under any other command; what the log refuses stays a LogRefusal.
+    """Report a failing disk under the engine as every other command does; a LogRefusal stays one.
 
-    `failures` are those that logs remember: after one they do nothing more. `way_on` says what to do then.
+    `failures` are those that logs remember: after one they do nothing more. `next_step` says what to do then.
     """
     try:
         yield
     except (LogStorageFailure, InvalidNumber) as refusal:
         causes = [cause for cause in (refusal.__cause__, *failures()) if isinstance(cause, OSError)]
-        raise _storage_error(str(refusal), causes[0] if causes else None, way_on()) from refusal
+        raise _storage_error(str(refusal), causes[0] if causes else None, next_step()) from refusal
     except (LogRefusal, StorageError):
         raise
     except OSError as error:
-        raise _storage_error(f"{error.filename or 'the log'}: {error.strerror or error}", error, way_on()) from error
+        raise _storage_error(f"{error.filename or 'the log'}: {error.strerror or error}", error, next_step()) from error
 
 
-def _storage_error(said: str, cause: OSError | None, way_on: str) -> StorageError:
-    """`said` without the number of the error, and with what can be done about it."""
+def _storage_error(said: str, cause: OSError | None, next_step: str) -> StorageError:
+    """`said` without the error number, and with what can be done about it."""
     if cause is None or not cause.errno:
-        return StorageError(said + way_on)
+        return StorageError(said + next_step)
     reason = os.strerror(cause.errno)
     what = said.removesuffix(f": {cause}").removesuffix(f": {reason}")
     path, _, action = what.partition(": ")
@@ -267,6 +267,6 @@ def _storage_error(said: str, cause: OSError | None, way_on: str) -> StorageErro
         with writing(path, action or "cannot be read or written"):
             raise cause
     except StorageError as failure:
-        told_so = StorageError(f"{failure}{way_on}", file=path)
-        told_so.errno = cause.errno
-        return told_so
+        failed = StorageError(f"{failure}{next_step}", file=path)
+        failed.errno = cause.errno
+        return failed

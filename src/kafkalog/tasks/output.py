@@ -1,4 +1,4 @@
-"""Where the files of a task go: a new folder, nowhere in a dry run, or a folder that has them already."""
+"""Where a task writes its files: to a new folder, nowhere in a dry run, or compared with a folder that has them already."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from .partitions import PathLike
 
 COPY_BYTES = 4 << 20
 MAX_LOG_BYTES = MAX_INT32
-Progress = Callable[[int], None]  # told how many more bytes are done
+Progress = Callable[[int], None]  # called with the bytes done since the last call
 
 
 class Output(Protocol):
-    """Where the files of the partition go."""
+    """Where the files of a partition are written."""
 
     def write(self, name: str, parts: Iterable[Buffer]) -> None: ...
 
@@ -38,7 +38,7 @@ class Nowhere:
 
 
 class Comparison:
-    """Holds what would be written against a folder that is there."""
+    """Compares what would be written with an existing folder."""
 
     def __init__(self, fs: Fs, folder: str) -> None:
         self.fs = fs
@@ -55,11 +55,11 @@ class Comparison:
         with writing(self.folder, "cannot be compared"):
             same = not self.differs and self.seen == set(self.fs.list(self.folder))
         if not same:
-            raise UsageError(f"{self.folder}: is there already and holds something else; choose another --out, or move it away")
+            raise UsageError(f"{self.folder}: exists already with other content; choose another --out, or move it away")
 
 
 def output_folder(out: PathLike) -> str:
-    """`out` as an absolute path; UsageError for a broker's log directory: it would not start over what a crash of ours leaves."""
+    """`out` as an absolute path; UsageError for a broker's log directory: it would not start with what a crash leaves there."""
     folder = os.path.abspath(local_path(out))
     if os.path.exists(os.path.join(folder, names.META_PROPERTIES)):
         raise UsageError(f"--out {folder}: the log directory of a broker; write elsewhere, and move the complete partition there")
@@ -67,7 +67,7 @@ def output_folder(out: PathLike) -> str:
 
 
 def staged_copy(fs: Fs, folder: str, partition: Partition) -> StagedFolder:
-    """The new folder of a copy of a partition. What is copied from an object store is as everything else that is made there."""
+    """The new folder of a copy of a partition, with the owner and mode of its log; from an object store, with the defaults."""
     is_here = isinstance(partition.store, LocalStore) or not isinstance(fs, LocalFs)
     log = replaced_ownership(fs, partition.segments[-1].log.path) if is_here and partition.segments else None
     return StagedFolder(fs, folder, None if log is None else Pattern(log, fs.ownership(partition.folder)))

@@ -1,4 +1,4 @@
-"""What headers tell of a partition: the first and last ones for a glance, all of them for a full count."""
+"""A partition summarised from its headers: from the first and last ones, or from all of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kafkalog.storage.store import ByteSource
 
 from .ratio import PLACES, Measured, is_end, measure_entries, measure_sample
 
-# A new index has room for a million entries and is read as a whole: below this share of the log's bytes it still pays.
+# A new index has room for a million entries and is read as a whole: that pays only below this share of the log's bytes.
 INDEX_SHARE = 16
 
 
@@ -69,7 +69,7 @@ class Found:
         return sum(self.formats.values(), FormatShare()).records
 
     def see(self, entries: EntryTable) -> None:
-        """Take in entries."""
+        """Count entries in."""
         self.magics.update(np.unique(entries.magic).tolist())
         self.codec_ids.update(np.unique(entries.attributes & batch.CODEC_MASK).tolist())
         self.epochs.update(np.unique(entries.leader_epoch[entries.magic == 2]).tolist())
@@ -82,7 +82,7 @@ class Found:
             self.last_timestamp_ms = last if self.last_timestamp_ms is None else max(self.last_timestamp_ms, last)
 
     def see_end(self, segment: Segment, last_offset: int | None, problem: SegmentError | None) -> None:
-        """Take in where the walk through a segment ended."""
+        """Note where the walk through a segment ended."""
         if last_offset is not None:
             self.end_offset = max(self.end_offset or 0, last_offset + 1)
         if isinstance(problem, TornTail) and segment.is_newest:
@@ -93,7 +93,7 @@ class Found:
 
 @contextmanager
 def _opened(partition: Partition, segment: Segment, found: Found) -> Iterator[ByteSource | None]:
-    """The open log, or None where storage would not give it; what goes wrong inside is a problem too."""
+    """The open log, or None where storage cannot read it; an error inside becomes a problem too."""
     path = segment.log.path
     if path in found.unread_files:
         yield None
@@ -112,18 +112,18 @@ def _opened(partition: Partition, segment: Segment, found: Found) -> Iterator[By
 
 
 def _note(found: Found, path: str, error: KafkaLogError) -> None:
-    """A file that cannot be read is one problem, however often it is looked at."""
+    """A file that cannot be read is one problem, however often it is tried."""
     if isinstance(error, StorageError):
         found.unreadable = True
         found.unread_files.add(path)
     found.problems.append(str(error))
 
 
-# A glance
+# A sample
 
 
-def glance_at(partition: Partition, limits: Limits, found: Found, places: int = PLACES) -> None:
-    """The first entry of every segment, the last one of the partition, and for its ratio those at some places."""
+def summarise_sample(partition: Partition, limits: Limits, found: Found, places: int = PLACES) -> None:
+    """The first entry of every segment, the last one of the partition, and sampled entries for its compression ratio."""
     _see_ends(partition, limits, found)
     if found.codec_ids - {codecs.NONE}:
         found.measured = measure_sample(partition, lambda segment: _opened(partition, segment, found), limits, places)
@@ -151,12 +151,12 @@ def _see_ends(partition: Partition, limits: Limits, found: Found) -> None:
 
 
 def _first_entry(segment: Segment, source: ByteSource, limits: Limits, found: Found) -> list[EntryTable]:
-    """The header that a segment begins with, if it does."""
+    """The first header of a segment, if it has one."""
     chunk = np.frombuffer(source.read(0, min(scan.CONTROL_PEEK, source.size)), np.uint8)
     entries = EntryTable.with_room(1)
     status, count, _ = scan.scan_headers(chunk, 0, source.size, limits.batch_bytes, entries.fields)
     if not count:
-        if not segment.is_newest:  # the end of the newest is looked at anyway
+        if not segment.is_newest:  # the end of the newest one is read anyway
             found.see_end(segment, None, explain_stop(source, 0, source.size, status, limits))
         return []
     first = int(entries.base_offset[0])
@@ -181,8 +181,8 @@ def _see_last(partition: Partition, segment: Segment, source: ByteSource, limits
 # All headers
 
 
-def scan_all(partition: Partition, limits: Limits, found: Found, *, measure: bool = True) -> None:
-    """Every header of every segment, and with `measure` what every entry decompresses to.
+def summarise_all(partition: Partition, limits: Limits, found: Found, *, measure: bool = True) -> None:
+    """Every header of every segment, and with `measure` the decompressed size of every entry.
 
     Sets of v0 and v1, which do not say how many records they hold, are decompressed in any case.
     """
@@ -200,7 +200,7 @@ def scan_all(partition: Partition, limits: Limits, found: Found, *, measure: boo
 
 
 def _scan_segment(segment: Segment, source: ByteSource, limits: Limits, found: Found, *, measure: bool) -> bool:
-    """Whether all of it could be walked through."""
+    """Whether the whole segment could be walked."""
     walk = SegmentWalk(source, 0, source.size, limits)
     has_sets = False
     last = None

@@ -33,13 +33,13 @@ HOPELESS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 def chosen_partitions(path: PathLike, topics: Names | None = None, numbers: Numbers | None = None) -> list[Partition]:
     """The partitions at `path` that have segments; deleted, future and stray ones only if given by their own path.
 
-    One that storage would not show is among them, without segments but with `problems`, if there are others.
+    One that storage could not list is among them, without segments but with `problems`, if there are others.
     """
     return chosen_from([path], topics, numbers)
 
 
 def chosen_from(paths: Sequence[PathLike], topics: Names | None = None, numbers: Numbers | None = None) -> list[Partition]:
-    """The same of several paths; what is asked for has to be at one of them."""
+    """The same for several paths; what is asked for has to be at one of them."""
     found = [_live_partitions(path) for path in paths]
     chosen = _chosen([partition for _, partitions in found for partition in partitions], found[0][0], topics, numbers)
     return _require_segments(chosen, ", ".join(os.fspath(path) for path in paths))
@@ -67,7 +67,7 @@ def _chosen(found: Sequence[Partition], place: str, topics: Names | None, number
 def each_partition(
     partitions: Sequence[Partition], work: Callable[[Partition], Result], on_failure: OnFailure | None
 ) -> Iterator[Result]:
-    """What becomes of each. One that cannot be worked on is reported to `on_failure`, and the others have their turn; without it,
+    """The result of each. One that fails is reported to `on_failure`, and the others continue; without it,
     and where all would fail for the same reason, the error is raised."""
     for partition in partitions:
         try:
@@ -88,24 +88,24 @@ def each_partition(
 
 
 def require_real_folder(fs: Fs, folder: str) -> None:
-    """UsageError for a link: checkpoints, the broker's lock and what is put aside lie beside the folder itself."""
+    """UsageError for a link: checkpoints, the broker's lock and files put aside are next to the folder itself."""
     if fs.kind(folder) == "other":
         target = os.path.realpath(folder)
         raise UsageError(
-            f"{folder}: a symbolic link to {target}; in place only a folder itself is changed, since locks and checkpoints lie "
-            "beside it: put the folder in the place of the link (mv), or mount it there (mount --bind)"
+            f"{folder}: a symbolic link to {target}; only the folder itself can be changed in place, since its locks and "
+            "checkpoints are next to it: move the folder to where the link is (mv), or mount it there (mount --bind)"
         )
 
 
 def require_listed(partition: Partition) -> Partition:
-    """The partition, if storage showed all of it: nothing is done as if the rest were not there."""
+    """The partition, if storage listed all of it, else StorageError: no work is done as if the rest did not exist."""
     if partition.problems:
         raise StorageError(partition.problems[0], file=partition.folder)
     return partition
 
 
 def listed_again(partition: Partition) -> Partition:
-    """The partition as it is now that it is held: until then a broker or another writer may have changed it."""
+    """The partition listed again, now that it is locked: a broker or another writer may have changed it before."""
     (found,) = _require_segments(find_partitions(partition.store, partition.folder), partition.folder)
     return require_listed(found)
 
@@ -146,13 +146,13 @@ def _narrow(bounds: IntervalBounds, partition: Partition, segment: Segment, limi
         with partition.open_log(segment) as source:
             for entries in SegmentWalk(source, 0, source.size, limits).headers():
                 bounds.narrow(entries.position, indexed)
-                return  # the first table of headers tells enough
+                return  # the first table of headers is enough
     except KafkaLogError:
         return
 
 
 def read_metadata(partition: Partition) -> bytes | None:
-    """The topic id's file, if it can be read: a broker refuses a folder that says it belongs to another topic."""
+    """The file with the topic id, if it can be read: a broker refuses a folder that names another topic."""
     found = [stored for stored in partition.files if stored.kind == names.PARTITION_METADATA]
     try:
         content = partition.store.read_small(found[0].path, SMALL_FILE) if found else None

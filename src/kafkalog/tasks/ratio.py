@@ -1,4 +1,4 @@
-"""How much smaller compression made a partition: all of it, or entries at places spread over its bytes."""
+"""The compression ratio of a partition: of all its entries, or of samples spread over its bytes."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from kafkalog.segment.decode import DecodedWindow, RecordDecoder, RecordRange
 from kafkalog.segment.windows import SegmentWalk, WindowBuffers
 from kafkalog.storage.store import ByteSource, Store
 
-PLACES = 16  # of a partition that are looked at
+PLACES = 16  # samples taken of a partition
 FEWEST_PLACES = 3
-DIRECTORY_PLACES = 512  # of all partitions that are listed together
-PLACE_BYTES = 64 << 10  # of whole entries from each place, at least one
-SEARCH_BYTES = 1 << 20  # searched for an entry where no index names one
+DIRECTORY_PLACES = 512  # samples taken of all partitions that are listed together
+PLACE_BYTES = 64 << 10  # of whole entries in each sample, at least one entry
+SEARCH_BYTES = 1 << 20  # searched for an entry where no index points to one
 
 ENTRY_BYTES = OFFSET_INDEX_ENTRY.itemsize
 
@@ -33,7 +33,7 @@ OpenLog = Callable[[Segment], AbstractContextManager[ByteSource | None]]
 
 
 def places_for(partition_count: int) -> int:
-    """How many places of each partition to look at, so that a directory of many stays a glance."""
+    """How many samples to take of each partition, so that listing many of them stays quick."""
     return max(FEWEST_PLACES, min(PLACES, DIRECTORY_PLACES // max(partition_count, 1)))
 
 
@@ -52,13 +52,13 @@ class Measured:
     def ratio(self) -> float | None:
         return self.raw_bytes / self.stored_bytes if self.stored_bytes else None
 
-    def take_plain(self, table: EntryTable, compressed: Ints) -> None:
-        """Entries of a window, but for the compressed ones."""
+    def add_plain(self, table: EntryTable, compressed: Ints) -> None:
+        """The entries of a window, except the compressed ones."""
         plain = np.delete(table.size, compressed)
         self._add(int(plain.sum()), int(plain.sum()), len(plain))
 
-    def take(self, table: EntryTable, decoded: DecodedWindow) -> None:
-        """Compressed entries of a window, decoded; what is damaged does not count."""
+    def add_decoded(self, table: EntryTable, decoded: DecodedWindow) -> None:
+        """The compressed entries of a window, decoded; damaged ones do not count."""
         for group in decoded.groups:
             magics = group.entry_table.magic
             # A set of v0 or v1 would be its messages.
@@ -68,7 +68,7 @@ class Measured:
                 self._count_records(magic, int(group.row_counts[magics == magic].sum()))
         for problem in decoded.problems:
             self._count_records(int(table.magic[problem.entry]), None)
-            if problem.error.reason != "crc":  # what an index names may be no entry at all; and `ls` is not `verify`
+            if problem.error.reason != "crc":  # an index may point to something that is no entry; and `ls` is not `verify`
                 self.problems.append(str(problem.error))
 
     def _add(self, stored: int, raw: int, entries: int) -> None:
@@ -94,20 +94,20 @@ def measure_entries(
         table = window.entries
         is_compressed = header_bases(table) < 0 if sets_only else table.attributes & batch.CODEC_MASK != 0
         compressed = np.flatnonzero(is_compressed)
-        measured.take_plain(table, compressed)
+        measured.add_plain(table, compressed)
         for decoded, _ in decoder.decode_in_parts(window, compressed):
-            measured.take(table, decoded)
+            measured.add_decoded(table, decoded)
         buffers.give_back(window)
     return walk
 
 
 def is_end(walk: SegmentWalk) -> bool:
-    """Whether it came to the end, or to a tail that is no whole entry."""
+    """Whether the walk reached the end, or a tail that is not a whole entry."""
     return walk.problem is None or isinstance(walk.problem, TornTail)
 
 
 def measure_sample(partition: Partition, opened: OpenLog, limits: Limits, places: int) -> Measured:
-    """The entries at some places, the same distance apart; a small partition as a whole."""
+    """Samples at equal distances; a small partition as a whole."""
     measured = Measured()
     if partition.size <= places * PLACE_BYTES:
         ends = []
@@ -125,7 +125,7 @@ def measure_sample(partition: Partition, opened: OpenLog, limits: Limits, places
 
 
 def _places(partition: Partition, count: int) -> Iterator[tuple[Segment, list[float]]]:
-    """Segments with places in them, as shares of their bytes."""
+    """Segments with the samples in them, as fractions of their bytes."""
     distance = partition.size / count
     before = 0
     for segment in partition.segments:
@@ -149,7 +149,7 @@ def _measure_place(store: Store, segment: Segment, source: ByteSource, share: fl
         start = None if found is None else found.position
     if start is not None and 0 <= start < source.size:
         at = measure_entries(source, start, min(start + PLACE_BYTES, source.size), limits, measured, check=True).position
-        # The entry that goes beyond is often the largest: without it, what is between large ones would weigh too much.
+        # The entry that crosses the end is often the largest: without it, the small ones in between would weigh too much.
         stop = min(at + _entry_size(source, at, limits), source.size)
         if start <= at < stop and at < start + PLACE_BYTES:
             measure_entries(source, at, stop, limits, measured, check=True)

@@ -1,4 +1,4 @@
-"""What a broker does at its start after an unclean stop: cut the log at the first damage, and make anew what stands beside it."""
+"""What a broker does after an unclean shutdown: cut the log at the first damage, and rebuild its index files and snapshots."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .partitions import PathLike
 
 @dataclass(frozen=True)
 class Recovery:
-    """Load logs as if the broker had crashed. Segments before the recovery point are taken as they are, unless `recovers_all`."""
+    """Load logs as if the broker had crashed. Segments before the recovery point are trusted, unless `recovers_all`."""
 
     recovers_all: bool = False
     name: str = "recover"
@@ -33,7 +33,7 @@ class Recovery:
         return {}
 
     def prepare(self, plan: MaintenanceResult, checkpoints: Checkpoints, fs: Fs, folder: str) -> None:
-        """No checkpoint may say more than the log will hold."""
+        """No checkpoint may be beyond the end of the log."""
         assert plan.after is not None
         for name in names.OFFSET_CHECKPOINTS:
             checkpoints.lower(name, plan.after.end_offset)

@@ -1,7 +1,7 @@
 """Index files, producer snapshots and leader epochs rebuilt from the log, as a broker's recovery would leave them.
 
-In place, each file changes in one step, the broker is kept out by its own lock, and the clean-shutdown marker goes first, so that
-the next broker looks at everything again. What was there stays beside as `<name>.broken-<time>`, which brokers do not look at.
+In place, each file changes in one step, the broker is locked out by its own lock, and the clean-shutdown marker is removed first,
+so that the next broker checks everything. The old files are kept as `<name>.broken-<time>`, which brokers ignore.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from .partitions import (
 
 @dataclass(repr=False)
 class ReindexResult:
-    """What became of one partition's files. In a dry run `changed` and `removed` are what would be."""
+    """The result for one partition. In a dry run `changed` and `removed` are what would be done."""
 
     topic: str
     partition: int
@@ -68,7 +68,7 @@ class ReindexResult:
 
 @dataclass(frozen=True)
 class ReindexOptions:
-    """Where to, and for which broker. Without `index_interval_bytes` it is taken from the index files that are there."""
+    """Where to, and for which broker. Without `index_interval_bytes` it is taken from the existing index files."""
 
     out: PathLike | None = None
     dry_run: bool = False
@@ -136,7 +136,7 @@ def reindex_partition(partition: Partition, options: ReindexOptions, fs: Fs, pro
 
 
 def _begin(partition: Partition, options: ReindexOptions, progress: Progress | None) -> tuple[ReindexResult, Iterator[Files]]:
-    """(a result with nothing in it, the files as they are rebuilt)"""
+    """(an empty result, the files as they are rebuilt)"""
     interval = options.index_interval_bytes or find_index_interval(partition, options.limits)
     result = ReindexResult(partition.topic, partition.partition, partition.folder, interval)
     broker = replace(options.broker, index_interval_bytes=interval)
@@ -168,19 +168,19 @@ def _each(files: Iterator[Files]) -> Iterator[tuple[str, bytes]]:
 
 
 def _change_in_place(partition: Partition, fs: Fs, options: ReindexOptions, progress: Progress | None) -> ReindexResult:
-    """The caller holds the folder, unless nothing is to be changed."""
+    """The caller holds the lock, unless this is a dry run."""
     result, files = _begin(partition, options, progress)
-    place = _Place(partition, result, fs, options)
+    folder = _Folder(partition, result, fs, options)
     for some in files:
-        place.put(some)
-    place.remove_stale()
-    place.settle()
+        folder.put(some)
+    folder.remove_stale()
+    folder.settle()
     if not options.dry_run:
         result.state = "written" if result.changed or result.removed else "already there"
     return result
 
 
-class _Place:
+class _Folder:
     """The folder of a partition, changed file by file."""
 
     def __init__(self, partition: Partition, result: ReindexResult, fs: Fs, options: ReindexOptions) -> None:
@@ -202,7 +202,7 @@ class _Place:
                 replace_file(self.fs, self._path(name), [content])
 
     def remove_stale(self) -> None:
-        """Snapshots that recovery would not write, and transaction indexes with nothing to hold, if no damage ended it."""
+        """Remove snapshots that recovery would not write, and empty transaction indexes, unless damage ended the rebuild."""
         if self.result.report.dropped:
             return
         written = {*self.result.changed, *self.result.unchanged}
@@ -225,7 +225,7 @@ class _Place:
         return os.path.join(self.folder, name)
 
     def _before_change(self, changing: Iterable[str]) -> None:
-        """The marker goes first; and what was there gets a second name."""
+        """Remove the marker first, and keep the old files under a second name."""
         if not self.marker_removed:
             remove_marker(self.fs, self.folder)
             self.marker_removed = True

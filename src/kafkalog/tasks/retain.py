@@ -1,4 +1,4 @@
-"""What a log need not keep any more: by time, by size, or everything before an offset (Kafka's DeleteRecords)."""
+"""Retention: deletes segments by time or size, or everything before an offset (Kafka's DeleteRecords)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UNLIMITED = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 @dataclass(frozen=True)
 class Retention:
-    """Delete old segments by the log's settings. With `start_offset` the log begins there, also inside of a segment."""
+    """Delete old segments by the log's settings. With `start_offset` the log begins there, even inside a segment."""
 
     start_offset: int | None = None
     name: str = "retain"
@@ -37,7 +37,7 @@ class Retention:
         return self.run(log, checkpoints, lambda size: None)
 
     def prepare(self, plan: MaintenanceResult, checkpoints: Checkpoints, fs: Fs, folder: str) -> None:
-        """Where the log begins is durable before a segment goes: what lies before it counts no more, whatever is left of it."""
+        """The log start offset is durable before a segment is deleted: whatever is left before it no longer counts."""
         assert plan.before is not None
         assert plan.after is not None
         if plan.after.start_offset > plan.before.start_offset:
@@ -82,5 +82,5 @@ def retain_partitions(
     """Apply retention to the partitions at `path`, one after the other; UsageError if neither a limit nor an offset is given."""
     config = config or {}
     if start_offset is None and not UNLIMITED.keys() & config.keys():
-        raise UsageError("say what need not be kept: --config retention.ms=…, --config retention.bytes=…, or --start-offset N")
+        raise UsageError("say what to delete: --config retention.ms=…, --config retention.bytes=…, or --start-offset N")
     return maintain(path, Retention(start_offset), request, {**UNLIMITED, **config})

@@ -1,6 +1,6 @@
-"""A clean partition out of damaged ones: every intact batch with its bytes and offsets, and fresh files beside the logs.
+"""A clean partition out of damaged replicas: every intact batch with its bytes and offsets, and new index files.
 
-The source is only read. The partition appears under its name complete or not at all, and a journal beside it, written first,
+The source is only read. The partition appears under its name complete or not at all, and a journal next to it, written first,
 lists every byte range that was left out, what was filled from where, and which offsets are lost.
 """
 
@@ -44,7 +44,7 @@ from .partitions import (
 
 @dataclass(frozen=True)
 class SalvageOptions:
-    """How to salvage. Without `index_interval_bytes` it is taken from the index files that are there."""
+    """How to salvage. Without `index_interval_bytes` it is taken from the existing index files."""
 
     dry_run: bool = False
     index_interval_bytes: int | None = None
@@ -53,7 +53,7 @@ class SalvageOptions:
 
 @dataclass(frozen=True)
 class Taken:
-    """Entries that need a word: they came from another replica, or may have come out of a value."""
+    """Entries that the journal lists: from another replica, or possibly part of a value."""
 
     file: str
     position: int
@@ -64,7 +64,7 @@ class Taken:
 
 @dataclass(repr=False)
 class SalvageResult:
-    """What became of one partition. `state` is "written", "already there" (the same, from an earlier run) or "not written"."""
+    """The result for one partition. `state` is "written", "already there" (the same, from an earlier run) or "not written"."""
 
     topic: str
     partition: int
@@ -73,7 +73,7 @@ class SalvageResult:
     state: str = "not written"
     segment_count: int = 0
     kept_batches: int = 0
-    kept_records: int | None = 0  # without control records; None: compressed v0/v1 sets, which do not tell
+    kept_records: int | None = 0  # without control records; None: compressed v0/v1 sets, which do not say
     kept_bytes: int = 0
     first_offset: int | None = None
     end_offset: int = 0
@@ -199,7 +199,7 @@ def salvage_partition(
 def _refuse_own_folder(replicas: Sequence[Partition], folder: str) -> None:
     for replica in replicas:
         if f"{os.path.realpath(folder)}/".startswith(f"{os.path.realpath(replica.folder)}/"):
-            raise UsageError(f"--out: {folder} is what is to be salvaged; it is never written to, choose another folder")
+            raise UsageError(f"--out: {folder} is the damaged partition itself, which is never written to; choose another folder")
     metadata = {content for replica in replicas if (content := read_metadata(replica)) is not None}
     if len(metadata) > 1:
         folders = ", ".join(replica.folder for replica in replicas)
@@ -252,7 +252,7 @@ class _Salvage:
             new.add(piece)
             self._count(piece)
         if segment.is_newest or not segment.log.size:
-            new.begin(0)  # an empty newest one tells where the log goes on; others are compaction's
+            new.begin(0)  # an empty newest one says where the log continues; others are compaction's
         self._put(new, output)
 
     def _put(self, new: _NewSegment, output: Output) -> None:
@@ -281,7 +281,7 @@ class _Salvage:
 
 
 def count_records(entries: EntryTable) -> int | None:
-    """How many records entries have by their headers, without control records; None where compressed v0/v1 sets do not tell."""
+    """How many records entries have by their headers, without control records; None where compressed v0/v1 sets do not say."""
     old = entries.magic < 2
     if (old & (entries.attributes & batch.CODEC_MASK != 0)).any():
         return None
@@ -290,14 +290,14 @@ def count_records(entries: EntryTable) -> int | None:
 
 
 class _NewSegment:
-    """A segment of the output while its pieces come: the ranges to copy into its log, and what stands beside it."""
+    """A segment of the output while its pieces arrive: the ranges to copy into its log, and its index files."""
 
     def __init__(self, builder: SideFileBuilder, base_offset: int) -> None:
         self.builder = builder
         self.base_offset = base_offset
         self.size = 0
         self.ranges: list[_Range] = []
-        self.files: dict[str, bytes] | None = None  # None: nothing has come, so it is not made
+        self.files: dict[str, bytes] | None = None  # None: no piece yet, so it is not written
 
     def is_full_for(self, piece: Kept) -> bool:
         """Whether a filled hole makes it larger than a log file or its index can be."""
@@ -350,14 +350,14 @@ def _copied(ranges: Iterable[_Range]) -> Iterator[memoryview]:
 
 
 def _require_unchanged(part: _Range, source: ByteSource) -> None:
-    """A broker that compacts replaces segments; only to the newest one it appends, which hurts nothing."""
+    """A broker's cleaner replaces segments; the broker appends only to the newest one, which is harmless."""
     segments = [segment for segment in part.partition.segments if segment.log.path == part.file]
     if any(not segment.is_newest and segment.log.mtime_ns != source.fingerprint.mtime_ns for segment in segments):
         raise SegmentChanged("changed", file=part.file, detail="it was replaced or written to meanwhile; stop the broker first")
 
 
 def note_taken(noted: list[Taken], added: Taken) -> None:
-    """Add to the last one if it goes on from there."""
+    """Add to the last one if it continues there."""
     last = noted[-1] if noted else None
     if last is not None and last.file == added.file and last.position + last.length == added.position:
         noted[-1] = replace(last, length=last.length + added.length, last_offset=added.last_offset)
@@ -384,7 +384,7 @@ def describe(result: SalvageResult) -> list[str]:
     for dropped in result.report.dropped:
         lines.append(f"  dropped {dropped.length} bytes: {dropped.message}")
     for tail in result.report.tails:
-        lines.append(f"  tail of {tail.length} bytes left out (no damage: not yet written, or cut short): {tail.message}")
+        lines.append(f"  tail of {tail.length} bytes left out (not damage: not yet written, or cut short): {tail.message}")
     lines += [f"  not read: {message}" for message in result.report.unread]
     for filled in result.filled:
         offsets = f"{filled.first_offset} to {filled.last_offset}"
@@ -398,5 +398,5 @@ def describe(result: SalvageResult) -> list[str]:
         last = "an unknown end" if lost.last_offset is None else lost.last_offset
         lines.append(f"  lost offsets {lost.first_offset} to {last}, at most")
     if result.log_start_offset is not None:
-        lines.append(f"  kept also what lies below {result.log_start_offset}, where the log began: it had been deleted")
+        lines.append(f"  also kept records before {result.log_start_offset}, the log start offset: they had been deleted")
     return lines

@@ -1,4 +1,4 @@
-"""The transactions of partitions, where each partition is stable, and who holds it back."""
+"""Transactions of partitions, their last stable offsets, and which transaction holds each of these back."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class PartitionTransactions:
 
     @property
     def holder(self) -> Transaction | None:
-        """The open transaction that begins first: no read_committed consumer gets beyond it."""
+        """The open transaction that begins first: no read_committed consumer reads past it."""
         return min(self.in_states(("open",)), key=lambda found: found.first_offset, default=None)
 
     def in_states(self, states: Iterable[str]) -> list[Transaction]:
@@ -87,13 +87,13 @@ class PartitionTransactions:
 
 
 def age_ms(found: Transaction, now_ms: int) -> int:
-    """How long an open transaction has lasted, or another did until its marker, by the timestamps of its producer."""
+    """How long an open transaction has lasted, or a finished one did until its marker, by the timestamps of its producer."""
     end = now_ms if found.state == "open" else found.marker_timestamp_ms
     return max(end - found.first_timestamp_ms, 0)
 
 
 def abort_command(topic: str, partition: int, found: Transaction, server: str) -> str:
-    """What ends an open transaction on a running cluster (Kafka 3.0 and newer), ready for a shell."""
+    """The shell command that ends an open transaction on a running cluster (Kafka 3.0 and newer)."""
     place = f"--topic {shlex.quote(topic)} --partition {partition} --start-offset {found.first_offset}"
     return f"kafka-transactions.sh --bootstrap-server {shlex.quote(server)} abort {place}"
 
@@ -103,7 +103,7 @@ def read_transactions(
 ) -> Iterator[PartitionTransactions]:
     """The transactions of each partition, in the order in which they began.
 
-    What could not be read or followed is in the report: markers may be missing there, and transactions look open.
+    Whatever could not be read is in the report: a marker may be missing there, so that its transaction looks open.
     """
     options = ReadOptions(frozenset(), on_damage="skip", limits=limits or Limits())
     for partition in partitions:
@@ -124,9 +124,9 @@ def read_transactions(
 
 @dataclass(frozen=True, repr=False)
 class Transactions:
-    """The transactions of partitions, partition by partition, and what could not be followed.
+    """Transactions by partition, and a report of whatever could not be read.
 
-    `transactional_ids` has the names of producers by their ids, where partitions of `__transaction_state` lie beside.
+    `transactional_ids` maps producer ids to transactional ids, where partitions of `__transaction_state` are at the same path.
     """
 
     path: str
@@ -147,7 +147,7 @@ class Transactions:
 
     @property
     def open(self) -> list[tuple[PartitionTransactions, Transaction]]:
-        """What is not decided, each with its partition."""
+        """The open transactions, each with its partition."""
         return [(each, found) for each in self.partitions for found in each.in_states(("open",))]
 
 
@@ -170,17 +170,17 @@ def transactions(
 
 
 def transactional_ids(logs: Logs) -> dict[int, str]:
-    """Producer id -> transactional id, as far as partitions of `__transaction_state` lie beside; damage there is passed over."""
-    beside = [found for found in logs.partitions if found.topic == TRANSACTION_TOPIC and not found.state]
+    """Producer id -> transactional id, from partitions of `__transaction_state` at the same path; damage there is skipped."""
+    stored = [found for found in logs.partitions if found.topic == TRANSACTION_TOPIC and not found.state]
     names: dict[int, str] = {}
-    if not beside:
+    if not stored:
         return names
     try:
-        for batch in Logs(logs.path, beside).read("records", ["key", "value"], on_damage="skip"):
+        for batch in Logs(logs.path, stored).read("records", ["key", "value"], on_damage="skip"):
             for key, value in zip(batch.column("key").to_pylist(), batch.column("value").to_pylist(), strict=True):
                 names.update(_producer(key, value))
     except KafkaLogError:
-        return names  # names are only a comfort
+        return names  # the names are a convenience
     return names
 
 

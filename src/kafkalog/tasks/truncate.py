@@ -1,4 +1,4 @@
-"""The end of a log cut off, as a follower does when its leader wrote something else there."""
+"""Truncation: deletes the end of a log, as a follower does when its leader wrote something else there."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .partitions import PathLike
 
 @dataclass(frozen=True)
 class Truncation:
-    """Let logs end at an offset. A batch that holds it goes as a whole, so a log may end before it."""
+    """Truncate logs to an offset. A batch that holds it is removed as a whole, so a log may end before it."""
 
     to_offset: int
     name: str = "truncate"
@@ -40,7 +40,7 @@ class Truncation:
         return {"segments_behind": after, **({"asked_offset": held} if is_early else {})}
 
     def _truncate(self, log: PartitionLog) -> None:
-        """Where a batch goes as a whole, Kafka takes the log to end at the offset all the same until it is opened again."""
+        """Where a batch is removed as a whole, Kafka still has the log end at the offset until it is opened again."""
         segment = log.segments.floor(self.to_offset)
         if segment is None or self.to_offset >= log.log_end_offset:
             log.truncate_to(self.to_offset)
@@ -48,7 +48,7 @@ class Truncation:
             log.truncate_to(_end_before(segment, self.to_offset))
 
     def prepare(self, plan: MaintenanceResult, checkpoints: Checkpoints, fs: Fs, folder: str) -> None:
-        """No checkpoint may say more than the log will hold, and no segment may be left without those before it."""
+        """No checkpoint may be beyond the end of the log, and no segment may be left without those before it."""
         assert plan.before is not None
         assert plan.after is not None
         for name in names.OFFSET_CHECKPOINTS:
@@ -67,7 +67,7 @@ class Truncation:
 def _end_before(segment: LogSegment, offset: int) -> int:
     """Where a segment ends without the entry that holds `offset` and what follows it.
 
-    An index of a broker up to 1.1 may name the first offset of that entry, so what it says counts only if it lies before it.
+    An index of a broker up to 1.1 may name the first offset of that entry, so it counts only if it lies before that entry.
     """
     place = segment.translate_offset(offset)
     position = segment.size if place is None else place.position

@@ -1,4 +1,4 @@
-"""What was deleted and is still on the disk: topics in `-delete` folders, segments named `.deleted`; and copies of them."""
+"""Deleted data that is still on the disk: topics in `-delete` folders, segments named `.deleted`; and copies of it."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def find_deleted(path: PathLike, *, topics: Names | None = None, partitions: Num
 
 
 def _segments(partition: Partition, suffixes: Iterable[str]) -> tuple[Segment, ...]:
-    """The log files with these suffixes as segments; of two with one base offset, the live one."""
+    """The log files with these suffixes as segments; of two with the same base offset, the live one."""
     logs = {
         stored.base_offset: stored
         for suffix in sorted(suffixes, reverse=True)

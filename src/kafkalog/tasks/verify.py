@@ -48,11 +48,11 @@ class Findings:
         return repr_text("Findings", self.path, *looked_at, *counts or ["nothing found"], named and f"reasons: {named}")
 
     def of(self, severity: str) -> list[Finding]:
-        """Those of one severity: error, warning or info."""
+        """The findings of one severity: error, warning or info."""
         return [finding for finding in self.findings if finding.severity == severity]
 
     def at_least(self, severity: str) -> list[Finding]:
-        """Those of that severity or a graver one."""
+        """The findings of that severity or worse."""
         graver = SEVERITIES[: SEVERITIES.index(severity) + 1]
         return [finding for finding in self.findings if finding.severity in graver]
 
@@ -70,7 +70,7 @@ class Findings:
 
     @property
     def is_healthy(self) -> bool:
-        """Neither errors nor warnings. Notes, of leftovers or of the tail that a broker is writing, are no fault."""
+        """No errors and no warnings. Notes, about leftovers or the tail that a broker is writing, are not faults."""
         return not self.at_least(WARNING)
 
 
@@ -94,7 +94,7 @@ def verify(
     logs = path if isinstance(path, Logs) else open_logs(path, filesystem=filesystem)
     for partition in logs.partitions:
         if partition.file is not None and not partition.segments:
-            raise UsageError(f"{partition.file}: nothing to hold it against; give the folder that it is in")
+            raise UsageError(f"{partition.file}: nothing to compare it with; give the folder that it is in")
     report = ReadReport()
     options = ReadOptions(frozenset(), threads=threads, limits=limits or Limits())
     found: list[Finding] = []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+from kafkalog.log.report import ReadReport
+from kafkalog.tasks.listing import DirectoryScan, Listing
 from kafkalog.tasks.listing import Listing, LogDirectory
 
 from ..commands.values import require_known
@@ -32,7 +34,7 @@ def show_listing(path: str, by: str, topics: list[str] | None, *, deep: bool, fo
 
 
 def _look(path: str, topics: list[str] | None, *, deep: bool, ratio: bool, quiet: bool) -> Listing:
-    directory = LogDirectory(path)
+    directory = DirectoryScan(path)
     for topic in topics or ():
         require_known("topic", topic, sorted({found.topic for found in directory.partitions}))
     if topics:

@@ -1,4 +1,4 @@
-"""What an append is about, written down before its first record: the same command, run again, goes on or finds it done."""
+"""The job of an append, written down before its first record: the same command, run again, continues it or finds it done."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from kafkalog.storage.unfinished import name_beside
 from .writing import Start, end_offset
 
 BEGUN, DONE = "begun", "done"
-# Of so many sources a target knows at least that they were appended: some 3 MB, read and written twice by an append.
+# A target remembers at least so many appended sources: some 3 MB, read and written twice by an append.
 SOURCES_KEPT = 10_000
 
 
 @dataclass
 class Job:
-    """Sources and options, and what was settled when it began: the time, the producer, and where it begins in each partition.
+    """Sources and options, and what was decided when it began: the time, the producer, and where it begins in each partition.
 
-    `starts` has None for a partition that was not there; such a one appears complete. `reads` says from which position each
+    `starts` has None for a new partition, which appears complete. `reads` says from which position each
     source is read, None for one that was appended before. `before` are the finished jobs before this one, the oldest first.
     """
 
@@ -39,11 +39,11 @@ class Job:
     before: list[Job] = field(default_factory=list)
 
     def is_of(self, request: Mapping[str, Any]) -> bool:
-        """Whether this is the job of a request. A source is named here by its path: what it held is seen when it is compared."""
+        """Whether this is the job of a request. Sources are compared by path; their content is compared with the log."""
         return _options(self.request) == _options(request) and _sources(self.request) == _sources(request)
 
     def finished(self) -> Iterator[Job]:
-        """This job and those before it, as far as they were done; the newest first."""
+        """This job and those before it that are done, the newest first."""
         if self.state == DONE:
             yield self
         yield from reversed(self.before)
@@ -55,7 +55,7 @@ class Job:
 
 
 def _options(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Those that decide the bytes; how many partitions there are is in `Job.starts`."""
+    """The options that determine the bytes; the number of partitions is in `Job.starts`."""
     return {"again": False, **{name: value for name, value in request.items() if name not in ("sources", "partitions")}}
 
 
@@ -64,7 +64,7 @@ def _sources(request: Mapping[str, Any]) -> list[tuple[object, ...]]:
 
 
 class JobFile:
-    """The jobs that wrote to a partition or a topic, in a file beside it that brokers do not look at."""
+    """The jobs that wrote to a partition or a topic, in a file next to it that brokers ignore."""
 
     def __init__(self, fs: Fs, folder: str, name: str) -> None:
         self.fs = fs
@@ -81,7 +81,7 @@ class JobFile:
             before = [_job(each) for each in fields.pop("before", ())]
             return replace(_job(fields), before=before)
         except (ValueError, TypeError, KeyError, AttributeError):
-            raise UsageError(f"{self.path}: not what an append wrote there; move it away") from None
+            raise UsageError(f"{self.path}: not a job file of append; move it away") from None
 
     def write(self, job: Job) -> None:
         make_folders(self.fs, self.folder)
@@ -90,7 +90,7 @@ class JobFile:
         publish_files(self.fs, self.folder, {self.name: [content + b"\n"]})
 
     def put_back(self, before: Job | None) -> None:
-        """Forget a job that left nothing: what was done before it is again the last thing that was done."""
+        """Forget a job that left nothing: the job before it is the last one again."""
         finished = next(before.finished(), None) if before is not None else None
         if before is not None and finished is not None:
             self.write(finished if finished is before else replace(finished, before=before.before[:-1]))
@@ -99,7 +99,7 @@ class JobFile:
             self.fs.remove(self.path)
 
     def left_nothing(self, job: Job) -> bool:
-        """Whether none of the new partitions it was to make is there, and the others end where it began, or before."""
+        """Whether none of its new partitions exists, and the others end where it began, or before."""
         folders = {os.path.join(self.folder, name): start for name, start in job.starts.items()}
         return all(
             self.fs.kind(folder) == "missing" if start is None else end_offset(self.fs, folder) <= start.offset

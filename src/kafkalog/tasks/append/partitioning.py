@@ -12,12 +12,12 @@ from kafkalog.errors import UsageError
 SEED = np.uint32(0x9747B28C)
 MULTIPLIER = np.uint32(0x5BD1E995)
 GATHERED_BYTES = 1 << 20
-RECORD_OVERHEAD = 10  # about what lengths, deltas and attributes take of a record beside its key and value
+RECORD_OVERHEAD = 10  # about what lengths, deltas and attributes take of a record besides its key and value
 Hashes = NDArray[np.uint32]
 
 
 def murmur2(keys: pa.Array) -> Hashes:
-    """The hash of each key, as Kafka's clients compute it; keys of one length are taken together."""
+    """The hash of each key, as Kafka's clients compute it; keys of equal length are hashed together."""
     offsets, content = _parts(keys)
     lengths = np.diff(offsets)
     hashes = np.zeros(len(lengths), np.uint32)
@@ -54,10 +54,10 @@ def _parts(keys: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
 
 
 class Partitioner:
-    """Gives each record of tables that come one after the other its partition; the same for the same records.
+    """Assigns a partition to each record of successive tables; the same for the same records.
 
-    A record with a key goes where its key belongs. Those without stay in one partition until a batch is full, then go on to the
-    next. With `own` each record goes to the partition that it names.
+    A record with a key goes to the partition of its key. Those without stay with one partition until a batch is full, then
+    continue with the next. With `own` each record goes to the partition that it names.
     """
 
     def __init__(self, count: int, batch_bytes: int, *, own: bool = False) -> None:

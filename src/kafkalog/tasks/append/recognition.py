@@ -1,7 +1,7 @@
-"""Which sources a target has already: known by their content, and refused where it is not certain that they are the same.
+"""Which sources a target has already: recognised by content, and refused where it is not certain that they are the same.
 
 A file of the same path and content is appended once, whatever its time and the options. Equal content under another name may be
-other records, or the same: that only the user knows.
+other records or the same ones: only the user knows.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Known:
 
     @property
     def when(self) -> str:
-        """The time of the append; --now may have said any."""
+        """The time of the append; --now may have set any."""
         try:
             return f"{datetime.fromtimestamp(self.job.now_ms // 1000, UTC):%Y-%m-%d %H:%M:%S}Z"
         except (ValueError, OverflowError, OSError):
@@ -55,7 +55,7 @@ class Known:
 
 
 def known_sources(job: Job | None, target: str, *, is_same_target: bool) -> Iterator[Known]:
-    """The sources that a target's jobs have appended, the newest first; of an empty one there is nothing to know."""
+    """The sources that a target's jobs have appended, the newest first, without empty ones."""
     for each in job.finished() if job is not None else ():
         for source in each.request["sources"]:
             was_read = "digest" in source or "format" not in source  # those before digests were kept have no format either
@@ -64,7 +64,7 @@ def known_sources(job: Job | None, target: str, *, is_same_target: bool) -> Iter
 
 
 class Recognition:
-    """Holds sources against those that are known. UsageError where one is known but it is not certain what is meant."""
+    """Compares sources with the known ones. UsageError where one is known but it is not certain what is meant."""
 
     def __init__(self, known: Iterable[Known], request: Mapping[str, Any], *, only_new: bool) -> None:
         self.known = list(known)
@@ -95,10 +95,10 @@ class Recognition:
         return self._grown(source, max(begun, key=lambda known: known.size)) if begun else 0
 
     def require_certain(self, known: Known, source: SourceFile) -> None:
-        """That this is the source that is there, and would give the records that are there."""
+        """UsageError unless this is the same source and would produce the same records."""
         if known.path != os.path.abspath(source.path) or source.path == STDIN:
             other = "standard input" if known.path == STDIN else known.path
-            raise UsageError(f"{source.name}: holds the same as {other}, {known.described}; {AGAIN}")
+            raise UsageError(f"{source.name}: has the same content as {other}, {known.described}; {AGAIN}")
         if not known.is_same_target:
             raise UsageError(f"{source.name}: {known.described}; {AGAIN}")
         earlier = option_texts(known.job.request, known.source)
@@ -120,7 +120,7 @@ class Recognition:
         return size
 
     def require_other(self, source: SourceFile, content: Content) -> None:
-        """UsageError if what was read of standard input is known: before it was read nobody could tell."""
+        """UsageError if the content of standard input is known, which shows only after it was read."""
         for known in self.known:
             if known.source.get("digest") == content.digests.get(known.size, ""):
                 if known.size == content.size:
@@ -135,7 +135,7 @@ class Recognition:
 
 
 def require_different(sources: Sequence[object]) -> None:
-    """UsageError if two sources of one append hold the same."""
+    """UsageError if two sources of one append have the same content."""
     files = [source for source in sources if isinstance(source, SourceFile) and source.path != STDIN]
     seen: dict[tuple[int, str], SourceFile] = {}
     sizes = [source.size for source in files]
@@ -145,7 +145,7 @@ def require_different(sources: Sequence[object]) -> None:
             content.read_from(source.path)
             first = seen.setdefault((content.size, content.digest), source)
             if first is not source:
-                raise UsageError(f"{source.name}: holds the same as {first.name}, which is given too; --again appends both")
+                raise UsageError(f"{source.name}: has the same content as {first.name}, which is given too; --again appends both")
 
 
 def _is_same(known: Known, source: SourceFile, content: Content) -> bool:
@@ -161,7 +161,7 @@ def _is_same(known: Known, source: SourceFile, content: Content) -> bool:
 
 
 def option_texts(request: Mapping[str, Any], source: Mapping[str, Any]) -> dict[str, str | None]:
-    """What was chosen, by the names of the options; None where it is not known."""
+    """What was chosen, by the names of the options; None where it is unknown."""
     form = request["form"]
     transaction = form.get("transaction")
     return {
@@ -178,7 +178,7 @@ def option_texts(request: Mapping[str, Any], source: Mapping[str, Any]) -> dict[
 
 
 def differing_options(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """The options of an earlier request that are others now, as they were."""
+    """The options of an earlier request that differ now, with their earlier values."""
     then, today = option_texts(earlier, {}), option_texts(now, {})
     return [f"{name} {then[name]}" for name in then if then[name] != today[name]]
 

@@ -1,7 +1,7 @@
 """Append records to a partition, or to a topic with several, as a producer and a leader would.
 
-A partition that was not there is filled out of sight and appears complete. One that is there grows at its end, as under a broker:
-a crash leaves whole batches of what was to come, and the same command goes on after them.
+A new partition is filled in a staging folder and appears complete. An existing one grows at its end, as under a broker: a crash
+leaves some of the batches, whole, and the same command continues after them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kafkalog.storage.fs import Fs
 from kafkalog.storage.publish import StagedFolder
 
 from ..locking import Checkpoints, held, is_log_directory, like_its_log, remove_marker
-from ..opening import LogOpening, opening_in_place, require_loadable, told_as_storage_errors
+from ..opening import LogOpening, as_storage_errors, opening_in_place, require_loadable
 from ..output import Progress, output_folder
 from ..partitions import require_real_folder
 from .job import BEGUN, DONE, Job, JobFile
@@ -45,8 +45,8 @@ MESSAGE_FORMATS = {0: "0.9.0", 1: "0.10.2"}
 class AppendOptions:
     """How to append; `now_ms` None is now.
 
-    Without `partitions` those that are there, or one; `own_partitions` takes each record's own number. `again` appends also
-    what was appended before, `only_new` of a source that has grown since then what is new.
+    Without `partitions` the existing ones, or one; `own_partitions` uses the number that each record names. `again` also appends
+    what was appended before, `only_new` the new lines of a source that has grown since then.
     """
 
     now_ms: int | None = None
@@ -63,7 +63,7 @@ class AppendOptions:
 
 @dataclass(repr=False)
 class PartitionAppend:
-    """What one partition got."""
+    """What was appended to one partition."""
 
     partition: int
     folder: str
@@ -81,7 +81,7 @@ class PartitionAppend:
 
 @dataclass(repr=False)
 class AppendResult:
-    """What became of an append. `state` is "written", "already there" (all of it was appended before) or "not written"."""
+    """The result of an append. `state` is "written", "already there" (all of it was appended before) or "not written"."""
 
     topic: str
     folder: str
@@ -122,7 +122,7 @@ class Target:
             return cls(folder, topic)
         name = names.parse_folder_name(os.path.basename(folder))
         if name is None or name.state or not names.is_valid_topic(name.topic):
-            raise UsageError(f"{to}: no partition's folder is named so; write <topic>-<partition>, or give --topic")
+            raise UsageError(f"{to}: not the name of a partition's folder; write <topic>-<partition>, or give --topic")
         return cls(os.path.dirname(folder), name.topic, name.partition)
 
     @property
@@ -130,7 +130,7 @@ class Target:
         return self.topic if self.only is None else names.partition_folder_name(self.topic, self.only)
 
     def partition_folders(self, fs: Fs, wanted: int | None, unfinished: Job | None = None) -> list[str]:
-        """The folders of its partitions; UsageError if `wanted` is not what is there. An unfinished job knows its own."""
+        """The folders of its partitions; UsageError if `wanted` differs from what exists. An unfinished job knows its own."""
         if self.only is not None:
             if wanted not in (None, 1):
                 raise UsageError("--partitions: the folder of one partition was given; give --topic and the folder above it")
@@ -151,7 +151,7 @@ class Target:
             has = f"{self.topic} has partition {', '.join(map(str, numbers))} here, but no {missing[0]}"
             one = self._partition_folder(numbers[0])
             raise UsageError(
-                f"{self.folder}: {has}, so nobody knows where a key belongs; append to one of them: --to {one}, without --topic"
+                f"{self.folder}: {has}, so the partition of a key is unknown; append to one of them: --to {one}, without --topic"
             )
         return numbers
 
@@ -171,8 +171,8 @@ def append_records(
     progress: Progress | None = None,
     on_written: Callable[[], None] = lambda: None,
 ) -> AppendResult:
-    """Append all records of the sources, in order. `progress` gets their bytes as they are appended, `on_written` when
-    only the end is left: to make all of it durable."""
+    """Append all records of the sources, in order. `progress` is called with bytes as they are appended, `on_written` when
+    everything is written and only has to be made durable."""
     work = _Append(list(sources), target, options, fs, progress or (lambda size: None))
     work.on_written = on_written
     return work.run()
@@ -219,9 +219,9 @@ class _Append:
         if not self._is_all_there:
             output_folder(self.target.folder)
         logs = _Logs(self)
-        with told_as_storage_errors(logs.failures, logs.way_on), ExitStack() as opened:
+        with as_storage_errors(logs.failures, logs.next_step), ExitStack() as opened:
             logs.open(opened, self.unfinished)
-            if self.job_file.read() != self.last:  # before the logs were ours; what they hold is not what we took it for
+            if self.job_file.read() != self.last:  # it ran before the logs were locked, so they are not what was read above
                 raise StorageError(f"{self.target.folder}: another append to {self.target.name} was faster; run this one again")
             job = self.unfinished or self._begin(logs)
             self.reads = job.reads or self.reads
@@ -230,7 +230,7 @@ class _Append:
             except LogStorageFailure:
                 raise
             except (UsageError, LogRefusal):
-                self._take_back(job, logs)
+                self._undo(job, logs)
                 self.job_file.put_back(self.last)
                 raise
             self._finish(job, logs)
@@ -271,7 +271,7 @@ class _Append:
         return None
 
     def _require_unchanged(self, job: Job) -> None:
-        """What is in a log is compared; a new partition that is complete is not, so its source must be what it was."""
+        """An existing log is compared with the source; a complete new partition is not, so its source must not have changed."""
         complete = [
             name
             for name, start in job.starts.items()
@@ -284,11 +284,11 @@ class _Append:
         ):
             raise UsageError(
                 f"{self.target.folder}: a source of the append that was interrupted here has changed since, and {complete[0]} is "
-                f"complete with what it held; move {', '.join(complete)} and {self.job_file.path} away and append again"
+                f"complete with its old content; move {', '.join(complete)} and {self.job_file.path} away and append again"
             )
 
     def _is_known(self) -> bool:
-        """Whether all sources are there already; else `reads` says what of them is not. UsageError where that is uncertain."""
+        """Whether all sources were appended before; else `reads` says from where to read each. UsageError where uncertain."""
         if not self._is_all_there:
             return False
         self.recognition = Recognition(self._known(), self.request, only_new=self.options.only_new)
@@ -317,7 +317,7 @@ class _Append:
                     yield known
 
     def _earlier(self) -> AppendResult:
-        """All of it was appended before: what became of it, if by one append."""
+        """Everything was appended before: the result of that, if it was one append."""
         there = self.recognition.there
         jobs = {id(known.job): known.job for known in there}
         self.result.state = "already there"
@@ -329,7 +329,7 @@ class _Append:
         return self.result
 
     def _begin(self, logs: _Logs) -> Job:
-        """Settle what decides the bytes, and write it down."""
+        """Decide what determines the bytes, and write it down."""
         producer_id = self._producer_id(logs)
         form = self._settled_form(producer_id, self.now_ms)
         starts = {
@@ -377,13 +377,13 @@ class _Append:
                 part.size = writer.appended_bytes
 
     def _require_other(self) -> None:
-        """UsageError if what came through a pipe is there already."""
+        """UsageError if what came through a pipe was appended before."""
         for source, content in zip(self.sources, self.contents, strict=True):
             if isinstance(source, SourceFile) and _is_stdin(source) and not self.options.again:
                 self.recognition.require_other(source, content)
 
-    def _take_back(self, job: Job, logs: _Logs) -> None:
-        """One record cannot be appended: then none was, and the source, once put right, is appended as if for the first time."""
+    def _undo(self, job: Job, logs: _Logs) -> None:
+        """A record cannot be appended: remove all of them, so that the corrected source is appended as if for the first time."""
         for folder, log in logs.logs.items():
             if (start := job.starts.get(os.path.basename(folder))) is not None:
                 log.truncate_to(start.offset)
@@ -418,7 +418,7 @@ class _Append:
             yield number, table.take(pa.array(np.flatnonzero(chosen == number)))
 
     def _plan(self) -> AppendResult:
-        """Count what would go where."""
+        """Count the records for each partition."""
         counts = [0] * len(self.folders)
         for table in self._tables(self.now_ms):
             for number, part in self._parts(table):
@@ -434,7 +434,7 @@ def _is_stdin(source: object) -> bool:
 
 
 def _interrupted(job_file: JobFile, job: Job, request: Mapping[str, Any]) -> str:
-    """That another append was interrupted, how it differs, and the ways on."""
+    """The message that another append was interrupted: how it differs, and what to do."""
     sources = ", ".join(str(source.get("path", "an Arrow table")) for source in job.request["sources"])
     options = differing_options(job.request, request)
     with_options = f" with {', '.join(options)}" if options else ""
@@ -448,7 +448,7 @@ def _interrupted(job_file: JobFile, job: Job, request: Mapping[str, Any]) -> str
 
 
 class _Logs:
-    """The logs that are appended to: those that are there, held in their place, and new ones, out of sight."""
+    """The logs that are appended to: existing ones, locked in place, and new ones in staging folders."""
 
     def __init__(self, work: _Append) -> None:
         self.work = work
@@ -460,13 +460,13 @@ class _Logs:
     def failures(self) -> Iterator[OSError | None]:
         return (log.guard.failure for log in self.logs.values())
 
-    def way_on(self) -> str:
-        """What to do when the disk failed: new partitions leave nothing, others what was appended."""
+    def next_step(self) -> str:
+        """What to do after a disk failed: new partitions leave nothing, existing ones what was appended."""
         is_begun = self.logs.keys() - self.staged.keys()
-        return "; then run the same command again, which goes on after what it has appended" if is_begun else ""
+        return "; then run the same command again, which continues after what it has appended" if is_begun else ""
 
     def open(self, opened: ExitStack, unfinished: Job | None) -> None:
-        """Open all of them, as long as `opened` is."""
+        """Open all of them; `opened` closes them."""
         self._now_ms = unfinished.now_ms if unfinished else self.work.now_ms
         for folder in self.work.folders:
             name = os.path.basename(folder)
@@ -495,11 +495,11 @@ class _Logs:
             remove_marker(fs, folder)
             fs = like_its_log(fs, folder)
         log = opening.open(fs, where)
-        opened.callback(_let_go, log)
+        opened.callback(_release, log)
         self.logs[folder] = log
 
     def close(self) -> None:
-        """Close all, and let the new ones appear."""
+        """Close all, and publish the new ones."""
         for folder, log in self.logs.items():
             self.close_one(folder, log)
             if (staged := self.staged.get(folder)) is not None:
@@ -507,7 +507,7 @@ class _Logs:
                 staged.publish()
 
     def close_one(self, folder: str, log: PartitionLog) -> None:
-        """Close a log, and let its directory know how far it goes."""
+        """Close a log, and set its recovery point in the log directory."""
         end_offset = log.log_end_offset
         with log:
             """Closing it makes everything durable."""
@@ -516,6 +516,6 @@ class _Logs:
             checkpoints.set(names.RECOVERY_POINT_CHECKPOINT, end_offset)
 
 
-def _let_go(log: PartitionLog) -> None:
+def _release(log: PartitionLog) -> None:
     if not log.local_log.is_closed:
         log.close_handlers()

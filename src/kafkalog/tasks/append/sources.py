@@ -1,6 +1,6 @@
 """Records to append, from files or standard input: JSON lines, plain lines, CSV, Arrow, Parquet; as tables, some rows at a time.
 
-Columns that count, in all of them: `key`, `value`, `timestamp_ms` or `timestamp`, `headers_raw` or `headers`, `partition`. The
+Columns that are read, in all formats: `key`, `value`, `timestamp_ms` or `timestamp`, `headers_raw` or `headers`, `partition`. The
 others are ignored, so that what `kafkalog cat` writes can be read back.
 """
 
@@ -42,7 +42,7 @@ Given: TypeAlias = str | os.PathLike[str] | pa.Table
 
 @dataclass(frozen=True)
 class SourceFile:
-    """Where records come from: a path or `-`, its format, and what strings of text formats stand for."""
+    """Where records come from: a path or `-`, its format, and the encoding of strings in text formats."""
 
     path: str
     format: str
@@ -61,7 +61,7 @@ class SourceFile:
         return 0 if self.path == STDIN else os.stat(self.path).st_mtime_ns
 
     def described(self) -> dict[str, object]:
-        """What is known of it before it is read; of standard input hardly anything."""
+        """What is known before it is read; hardly anything of standard input."""
         how: dict[str, object] = {"format": self.format, "encoding": self.encoding}
         if self.path == STDIN:
             return {"path": STDIN, **how}
@@ -77,23 +77,23 @@ def source_file(path: str, format_name: str | None = None, encoding: str = "utf8
     path = path if path == STDIN else local_path(path)
     known = format_name or ("json" if path == STDIN else SUFFIXES.get(os.path.splitext(path)[1].lower()))
     if known is None:
-        raise UsageError(f"{path}: its name does not tell what is in it; give --format, one of {', '.join(FORMATS)}")
+        raise UsageError(f"{path}: its name does not say its format; give --format, one of {', '.join(FORMATS)}")
     if path == STDIN and known == "parquet":
-        raise UsageError("Parquet cannot be read from standard input, its description is at its end; give a file")
+        raise UsageError("Parquet cannot be read from standard input, its metadata is at its end; give a file")
     if path != STDIN and not os.path.isfile(path):
-        what = "no plain file; of a pipe give - and let it be standard input" if os.path.exists(path) else "no such file"
+        what = "not a plain file; for a pipe, give - and make it standard input" if os.path.exists(path) else "no such file"
         raise StorageError(f"{path}: {what}", file=path)
     return SourceFile(path, known, encoding)
 
 
 def sources_of(given: Given | Sequence[Given], format_name: str | None, encoding: str) -> list[SourceFile | pa.Table]:
-    """Paths and tables as what can be appended."""
+    """Paths and tables as sources."""
     several = [given] if isinstance(given, str | os.PathLike | pa.Table) else given
     return [each if isinstance(each, pa.Table) else source_file(os.fspath(each), format_name, encoding) for each in several]
 
 
 def read_tables(source: SourceFile, content: Content | None = None, start: int = 0) -> Iterator[pa.Table]:
-    """The records of a source, of which only the columns that count; from the position `start` on, where a line begins.
+    """The records of a source, with the columns that are read; from the position `start` on, where a line begins.
 
     When all were read, `content` has seen every byte of it.
     """
@@ -106,21 +106,21 @@ def read_tables(source: SourceFile, content: Content | None = None, start: int =
             content.records += table.num_rows
             yield table
     except pa.ArrowInvalid as error:
-        raise UsageError(f"{source.name}: not {source.format} that can be read: {error}") from None
+        raise UsageError(f"{source.name}: cannot be read as {source.format}: {error}") from None
     except OSError as error:
         raise StorageError(f"{source.name}: cannot be read: {error.strerror or error}", file=source.path) from error
 
 
 @contextmanager
 def _opened(source: SourceFile, content: Content) -> Iterator[BinaryIO]:
-    """The source from where `content` is on."""
+    """The source from the position that `content` has reached."""
     with nullcontext(sys.stdin.buffer) if source.path == STDIN else open(source.path, "rb") as file:
         if content.size:
             file.seek(content.size)
         reader = io.BufferedReader(ContentReader(file, content), BLOCK)
         yield reader
         while reader.read(BLOCK):
-            """What no reader of records asked for is content too."""
+            """Bytes after the last record are content too."""
 
 
 def _place(source: SourceFile, content: Content) -> str:
@@ -187,7 +187,7 @@ def _first_line(source: SourceFile) -> bytes:
 
 
 def _typed(source: SourceFile, table: pa.Table, first: int) -> pa.Table:
-    """The text of CSV fields as what the columns hold; `first` is the number of the first record."""
+    """CSV fields converted to the types of their columns; `first` is the number of the first record."""
     decode = ENCODINGS[source.encoding]
     texts = [RecordText(f"{source.name}, record {number}", decode) for number in range(first, first + table.num_rows)]
     readers: dict[str, tuple[str, pa.DataType, Callable[[RecordText, bytes | None], Any]]] = {
@@ -260,7 +260,7 @@ def _parquet(source: SourceFile, content: Content) -> Iterator[pa.Table]:
 def _require_columns(source: SourceFile, names: Sequence[str]) -> None:
     twice = [name for name in COLUMNS if list(names).count(name) > 1]
     if twice:
-        raise UsageError(f"{source.name}: column {twice[0]} is there twice")
+        raise UsageError(f"{source.name}: column {twice[0]} occurs twice")
     if "key" not in names and "value" not in names:
         there = ", ".join(map(repr, names[:10]))
         raise UsageError(f"{source.name}: neither a column key nor a column value; there are: {there}")
@@ -286,7 +286,7 @@ def with_timestamps(table: pa.Table, now_ms: int, *, keep: bool) -> pa.Table:
 
 
 class Content:
-    """What was read of a source so far. `marks` are sizes at which its digest is wanted too; `digests` has them by size."""
+    """The bytes of a source so far, counted and digested; `digests` has the digests at the sizes in `marks`."""
 
     def __init__(self, marks: Iterable[int] = ()) -> None:
         self.size = 0
@@ -315,7 +315,7 @@ class Content:
         self.position = max(self.position, self.size)
 
     def read_from(self, path: str, size: int | None = None) -> None:
-        """Take in a file, or as many bytes of it."""
+        """Read a file, or so many bytes of it."""
         buffer = memoryview(bytearray(BLOCK))
         with open(path, "rb", buffering=0) as file:
             while count := file.readinto(buffer[: BLOCK if size is None else min(BLOCK, size - self.size)]):
@@ -323,7 +323,7 @@ class Content:
 
 
 class ContentReader(io.RawIOBase):
-    """Reads a file, and lets `content` see every byte that passes."""
+    """Reads a file, and adds every byte to `content`."""
 
     def __init__(self, file: BinaryIO, content: Content) -> None:
         super().__init__()

@@ -27,7 +27,7 @@ COMMIT, ABORT, OPEN = "commit", "abort", "open"
 
 @dataclass(frozen=True)
 class Form:
-    """How records are written. A producer id makes them idempotent; with a `transaction` they are one, which ends so."""
+    """How records are written. A producer id makes them idempotent; with a `transaction` they are one that ends so."""
 
     magic: int = 2
     codec: str = "none"
@@ -42,7 +42,7 @@ class Form:
     def checked(self, *, idempotent: bool) -> Form:
         """The form, without an epoch where there is no producer; UsageError for what cannot be combined."""
         if self.magic < 2 and (idempotent or self.producer_id >= 0 or self.transaction):
-            raise UsageError(f"v{self.magic} messages know neither producers nor transactions; write v2 batches")
+            raise UsageError(f"v{self.magic} messages have neither producers nor transactions; write v2 batches")
         if self.magic < 2 and codecs.codec_id(self.codec) > message.MAX_CODEC:
             raise UsageError(f"{self.codec} does not exist in v{self.magic} messages")
         if self.transaction not in (None, COMMIT, ABORT, OPEN):
@@ -52,7 +52,7 @@ class Form:
 
 
 class Start(NamedTuple):
-    """Where an append begins in a log that is there: behind what was appended before, in this leader epoch."""
+    """Where an append begins in an existing log: at its end, with the next sequence number, in this leader epoch."""
 
     offset: int
     sequence: int
@@ -62,8 +62,8 @@ class Start(NamedTuple):
     def at_end_of(cls, log: PartitionLog, form: Form) -> Start:
         epoch = form.leader_epoch if form.leader_epoch is not None else log.latest_epoch or 0
         known = log.producers.active_producers.get(form.producer_id)
-        goes_on = known is not None and known.producer_epoch == form.producer_epoch and not known.is_empty
-        sequence = increment_sequence(known.last_sequence, 1) if known is not None and goes_on else 0
+        continues = known is not None and known.producer_epoch == form.producer_epoch and not known.is_empty
+        sequence = increment_sequence(known.last_sequence, 1) if known is not None and continues else 0
         return cls(log.log_end_offset, sequence if form.producer_id >= 0 else NO_SEQUENCE, epoch)
 
 

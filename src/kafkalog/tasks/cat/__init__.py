@@ -30,7 +30,7 @@ class Cat:
     """Records of logs. `choices` are those of `Logs.read`, by the same names.
 
     `tail` asks for the last so many of each partition, of which `match` may leave some out. With `follow` it does not end.
-    A `decoder` adds the columns `key_json` and `value_json`: null where there is nothing to decode, or what is there does not.
+    A `decoder` adds the columns `key_json` and `value_json`: null where there is nothing to decode, or it does not decode.
     `undecoded` counts the latter.
     """
 
@@ -87,7 +87,7 @@ class Cat:
         return self.logs.choose(self.choices.get("topics"), self.choices.get("partitions"))
 
     def _alike(self) -> dict[str, Any]:
-        """The choices that go for one partition as well as for all."""
+        """The choices that apply to a single partition too."""
         return {name: choice for name, choice in self.choices.items() if name not in ("topics", "partitions")}
 
     def _start_offsets(self) -> dict[str, int]:
@@ -98,7 +98,7 @@ class Cat:
 
 
 def tail_offset(path: str, partition: Partition, count: int, choices: dict[str, Any]) -> int:
-    """The offset of the last record but `count` - 1 among those that the choices of `Logs.read` leave."""
+    """The offset of the first of the last `count` records that the choices of `Logs.read` select."""
     limits = choices.get("limits") or Limits()
     partition = with_finished_segments(partition, limits)
     first = max(partition.start_offset, choices.get("start_offset") or 0)

@@ -1,4 +1,4 @@
-"""Which records are wanted by what is in their keys and values, decided for a whole batch at once."""
+"""Records selected by their keys and values, a whole batch at once."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def class_contents(key_class: str, value_class: str) -> Contents:
     for name in (key_class, value_class):
         if name not in CLASSES:
             known = ", ".join(CLASSES)
-            raise UsageError(f"decoder class {name}: a class of Java's cannot be loaded here. There are: {known}")
+            raise UsageError(f"decoder class {name}: Java classes cannot be loaded here; allowed are {known}")
 
     def texts(offset: int, key: bytes | None, value: bytes | None) -> Texts:
         return _text(key_class, key), _text(value_class, value)

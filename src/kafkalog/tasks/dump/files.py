@@ -1,4 +1,4 @@
-"""Dump files of a log directory as DumpLogSegments does: one after the other, then what did not fit."""
+"""Dump files of a log directory as DumpLogSegments does: one after the other, then the findings."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ Chunk = bytes | memoryview
 class Dump:
     """The dump of some files.
 
-    While `chunks` are taken, `warnings` gets what DumpLogSegments would write to standard error at that moment; `findings` has
-    the rest, after the last chunk. It ends with an error where that tool would die.
+    While `chunks` are read, `warnings` collects what DumpLogSegments would write to standard error at that moment; `findings`
+    has the rest, after the last chunk. It raises where that tool would die.
     """
 
     def __init__(self, files: Sequence[str], options: DumpOptions) -> None:
@@ -34,7 +34,7 @@ class Dump:
         self.warnings: list[str] = []
 
     def chunks(self) -> Iterator[Chunk]:
-        """The text in order; each chunk is good until the next one is asked for."""
+        """The text in order; each chunk is valid until the next one is requested."""
         for given in self.files:
             yield f"Dumping {shown_path(given)}\n".encode()
             yield from self._dump(GivenFile.open(given))
@@ -85,7 +85,7 @@ class Dump:
         if problem is None:
             yield from snapshot_lines(data)
         else:
-            self.warnings.append(problem)  # the one kind of damage that DumpLogSegments goes on after
+            self.warnings.append(problem)  # the one kind of damage that DumpLogSegments continues after
 
     def _old_lines(self, file: GivenFile) -> Iterator[str]:
         if file.suffix == "log":
@@ -116,7 +116,7 @@ def _head(file: GivenFile) -> str:
 
 
 def _encoded(lines: Iterable[str]) -> Iterator[bytes]:
-    """Lines in chunks of some size; what came before an error comes out before it."""
+    """Lines in chunks; the text before an error is yielded before it is raised."""
     waiting: list[str] = []
     size = 0
     try:

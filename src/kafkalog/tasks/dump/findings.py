@@ -1,4 +1,4 @@
-"""What does not fit, told after all files as DumpLogSegments tells it on standard error."""
+"""Inconsistencies, printed after all files as DumpLogSegments prints them on standard error."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Pairs = list[tuple[int, int]]
 
 
 class OffsetGaps(Protocol):
-    """Where the offsets of a log do not follow each other."""
+    """Where the offsets of a log are not consecutive."""
 
     def lines(self, path: str) -> Iterator[str]: ...
 
@@ -71,7 +71,7 @@ class Gaps:
         self.last_offset = int(offsets[-1])
 
     def lines(self, path: str) -> Iterator[str]:
-        """Ascending; of several gaps behind the same offset the last one counts, as in the map that Kafka's tool fills."""
+        """Ascending; of several gaps after the same offset the last one counts, as in the map that Kafka's tool fills."""
         yield f"Non-consecutive offsets in {path}"
         for before, offset in _latest(np.concatenate(self.parts, axis=1)).T.tolist():
             yield f"  {before} is followed by {offset}"

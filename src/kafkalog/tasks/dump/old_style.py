@@ -25,7 +25,7 @@ CODEC_NAMES = ("NoCompressionCodec", "GZIPCompressionCodec", "SnappyCompressionC
 
 @dataclass
 class OldGaps:
-    """Messages whose offset does not follow the one before; told newest first."""
+    """Messages whose offset does not follow the one before; listed newest first."""
 
     pairs: list[tuple[int, int]] = field(default_factory=list)
 
@@ -35,7 +35,7 @@ class OldGaps:
 
 
 class OldSegmentDump:
-    """The dump of one log; `gaps` is filled while lines are taken."""
+    """The dump of one log; `gaps` is filled while lines are read."""
 
     def __init__(self, source: ByteSource, options: DumpOptions) -> None:
         self.source = source
@@ -117,7 +117,7 @@ class OldSegmentDump:
 
 
 def old_index_lines(index: IndexDump) -> Iterator[str]:
-    """The lines of an .index, each entry held against the first message that it leads to."""
+    """The lines of an .index, each entry compared with the first message that it points to."""
     with index.open_log() as source:
         log = OldSegmentDump(source, index.options)
         for number, (offset, position) in enumerate(offset_entries(index.read(), index.base_offset)):

@@ -39,7 +39,7 @@ class DumpOptions:
 
     @property
     def index_slice_bytes(self) -> int:
-        """How much of the log is looked at for each entry of an index."""
+        """How much of the log is read for each entry of an index."""
         return MAX_MESSAGE_SIZE if self.max_message_size is None else self.max_message_size
 
     @property

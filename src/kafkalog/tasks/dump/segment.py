@@ -1,6 +1,6 @@
 """The lines of a `.log` or `.checkpoint` file: windows of entries are decoded and written as text by kernels.
 
-One thread does it all: on two the work per line is so little that they only waited for each other (measured).
+A single thread does everything: with two, the work per line is so little that they only waited for each other (measured).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Chunk = tuple[Bytes, int]
 
 
 class SegmentDump:
-    """The dump of one segment; `gaps` is filled while lines are taken."""
+    """The dump of one segment; `gaps` is filled while lines are read."""
 
     def __init__(self, source: ByteSource, options: DumpOptions) -> None:
         self.source = source
@@ -52,7 +52,7 @@ class SegmentDump:
         self.decoder = LineDecoder(options, Limits(), self.gaps)
 
     def lines(self) -> Iterator[memoryview]:
-        """Text in chunks; each is good until the next one is asked for."""
+        """Text in chunks; each is valid until the next one is requested."""
         for piece in self._pieces():
             written = self.decoder.write_odd(piece) if isinstance(piece, OddEntry) else self.decoder.write(piece)
             for chunk, size in written:
@@ -82,7 +82,7 @@ class SegmentDump:
             self.position += odd.place.size
 
     def _odd_entry(self) -> OddEntry | None:
-        """The entry that our walk refused and Kafka's takes; None where the file ends for both."""
+        """The entry that our walk refused and Kafka's accepts; None where the file ends for both."""
         left = self.stop - self.position
         if left <= FRONT_SIZE:
             return None
@@ -115,9 +115,9 @@ def _odd_entry(window: Window, entry: int) -> OddEntry:
 
 
 class LineDecoder(RecordDecoder):
-    """Decodes entries and writes each group of records as text, which is not held: it can be much more than the records.
+    """Decodes entries and writes each group of records as text, which is not kept: it can be much larger than the records.
 
-    `failure` is what DumpLogSegments would have died of after the text that was given out.
+    `failure` is what DumpLogSegments would have died of after the text so far.
     """
 
     def __init__(self, options: DumpOptions, limits: Limits, gaps: Gaps) -> None:
@@ -141,7 +141,7 @@ class LineDecoder(RecordDecoder):
             entries = yield from self._write_some(window, entries)
 
     def _write_some(self, window: Window, entries: NDArray[np.int64]) -> Generator[Chunk, None, NDArray[np.int64]]:
-        """As much as is decoded at once, up to the first entry that only the plain-Python path can take; the entries left."""
+        """As much as is decoded at once, up to the first entry that only plain Python can handle; returns the entries left."""
         unnamed = np.flatnonzero((window.entries.attributes[entries] & batch.CODEC_MASK) > MAX_CODEC)
         ready = entries[: unnamed[0]] if len(unnamed) else entries
         odd = entries[len(ready)] if len(unnamed) else None
@@ -159,8 +159,8 @@ class LineDecoder(RecordDecoder):
             return entries[:0]
         if self.failure is None:
             yield from self.write_odd(_odd_entry(window, int(odd)))
-        behind: NDArray[np.int64] = entries[entries > odd]
-        return behind
+        following: NDArray[np.int64] = entries[entries > odd]
+        return following
 
     def _write_headers(self, window: Window, entries: NDArray[np.int64]) -> Iterator[Chunk]:
         payloads: Ints = np.zeros((layout.PAYLOAD_FIELDS, len(entries)), np.int64)

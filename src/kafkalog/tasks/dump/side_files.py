@@ -45,7 +45,7 @@ class Walk:
 
 
 class SegmentLog:
-    """A log as index checks see it: entries found by Kafka's rules, nothing else about them believed."""
+    """A log as index checks see it: entries found by Kafka's rules, nothing else about them trusted."""
 
     def __init__(self, source: ByteSource) -> None:
         self.source = source
@@ -61,7 +61,7 @@ class SegmentLog:
     def find_entry(self, position: int, offset: int) -> tuple[int, int] | None:
         """(position, last offset) of the first entry from `position` on that reaches `offset`.
 
-        CorruptBatch if the log behind `position` is damaged anywhere: Kafka's tool reads all of it first.
+        CorruptBatch if the log after `position` is damaged anywhere: Kafka's tool reads all of it first.
         """
         walk, row = self._walk_from(position)
         if walk.problem is not None:
@@ -72,7 +72,7 @@ class SegmentLog:
         return None
 
     def _walk_from(self, position: int) -> tuple[Walk, int]:
-        """A walk that comes by `position`, and the row where it does; each part of a log is walked once."""
+        """A walk that passes `position`, and the row where it does; each part of a log is walked once."""
         if not self.walks:
             self.walks.append(self._walk(0))
         for walk in self.walks:
@@ -93,7 +93,7 @@ class SegmentLog:
                 size = self._entry_size(headers.position, self.source.size)
                 if size is None:
                     return walk
-                walk.positions.append(headers.position)  # an entry that only Kafka takes for one
+                walk.positions.append(headers.position)  # an entry by Kafka's rules only
                 walk.last_offsets.append(self._last_offset(headers.position))
                 position = headers.position + size
         except CorruptBatch as error:
@@ -128,7 +128,7 @@ class SegmentLog:
 
 
 class IndexDump:
-    """Dumps one index file; what does not fit its log goes to `findings`."""
+    """Dumps one index file; what does not match its log goes to `findings`."""
 
     def __init__(self, file: GivenFile, options: DumpOptions, findings: DumpFindings) -> None:
         self.file = file
@@ -161,7 +161,7 @@ class IndexDump:
                 yield f"offset: {offset} position: {position}\n"
 
     def time_index(self) -> Iterator[str]:
-        """The lines of a .timeindex, whose entries are looked up through the .index beside it."""
+        """The lines of a .timeindex, whose entries are looked up through the .index next to it."""
         data = self.read()
         entries = _time_entries(data, self.base_offset)
         with self.open_log() as source:
@@ -216,7 +216,7 @@ class IndexDump:
     def open_log(self) -> ByteSource:
         path = self.file.sibling("log")
         if self.file.store.stat(path) is None:
-            raise StorageError(f"{self.file.path}: needs {self.file.stem}.log beside it, which is not there", file=path)
+            raise StorageError(f"{self.file.path}: needs {self.file.stem}.log next to it, which is missing", file=path)
         return self.file.store.open(path)
 
     def _sibling_index(self) -> list[tuple[int, int]]:
@@ -227,7 +227,7 @@ class IndexDump:
         return offset_entries(self.file.store.read_small(path, INDEX_BYTES), self.base_offset)
 
     def _check_sanity(self, data: bytes, entry_size: int, last_offset: int, times: list[tuple[int, int]] | None = None) -> None:
-        """The check by which a broker decides at its start whether to build an index anew."""
+        """The check by which a broker decides at its start whether to rebuild an index."""
         if times and times[-1][0] < times[0][0]:
             raise self._not_sane(f"the last timestamp {times[-1][0]} is less than the first one, {times[0][0]}")
         if last_offset < self.base_offset:
@@ -236,7 +236,7 @@ class IndexDump:
             raise self._not_sane(f"{len(data)} bytes are no multiple of {entry_size}")
 
     def _not_sane(self, detail: str) -> UnsupportedFormat:
-        return UnsupportedFormat("file-format", file=self.file.path, detail=f"{detail}; a broker would build this index anew")
+        return UnsupportedFormat("file-format", file=self.file.path, detail=f"{detail}; a broker would rebuild this index")
 
 
 def offset_entries(data: bytes, base_offset: int) -> list[tuple[int, int]]:
@@ -274,7 +274,7 @@ def _look_up(entries: list[tuple[int, int]], offset: int) -> int:
 
 
 def snapshot_lines(data: bytes) -> Iterator[str]:
-    """One line per producer, in the order stored; of a snapshot that `find_snapshot_problem` is content with."""
+    """One line per producer, in the order stored; of a snapshot in which `find_snapshot_problem` finds nothing."""
     for producer in snapshot.decode_snapshot(data):
         yield _producer_line({name: int(producer[name]) for name in producer.dtype.names})
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Explanation", "Field", "Part", "Problem", "explain"]
 
 INDEX_ENTRIES = 1000
-# Of bytes that no length holds together, only so many are taken at once.
+# Of bytes without a usable length, only so many are read at once.
 GAP_BYTES = 1 << 20
 
 
@@ -46,11 +46,11 @@ def explain(
     limits: Limits | None = None,
     filesystem: FileSystem | None = None,
 ) -> Explanation:
-    """What the bytes of the file at `path` are, field by field.
+    """The bytes of the file at `path`, field by field.
 
-    Of a log, the entry that holds `offset`, or the byte at `position`, else the first; `count` asks for more of them from there
-    on. Of an index, up to `count` entries (1000) from the byte at `position` on. Of any other file of Kafka's, all of it. With an
-    `offset`, `path` may be the folder of a partition. Damage is explained as far as it goes: see `Explanation.problems`.
+    In a log: the entry that holds `offset`, or the byte at `position`, else the first one; `count` of them from there on. In an
+    index: up to `count` entries (1000) from the byte at `position` on. Any other file of Kafka's: all of it. With an `offset`,
+    `path` may be the folder of a partition. Damage is explained as far as possible: see `Explanation.problems`.
     """
     if offset is not None and position is not None:
         raise UsageError("give an offset or a position, not both")
@@ -63,7 +63,7 @@ def explain(
         raise UsageError(f"{place}: an offset finds an entry of a log; in a {kind} file, give a byte position")
     if kind == "log":
         return _explain_log(store, place, offset, position, count or 1, limits or Limits())
-    return _explain_beside(store, place, kind, base_offset, position, count or INDEX_ENTRIES)
+    return _explain_small_file(store, place, kind, base_offset, position, count or INDEX_ENTRIES)
 
 
 def _file(store: Store, place: str, offset: int | None) -> str:
@@ -83,7 +83,7 @@ def _file(store: Store, place: str, offset: int | None) -> str:
 
 
 def _kind(store: Store, place: str, *, sure: bool) -> tuple[str, int]:
-    """The kind of the file and the base offset in its name; a file of any other name must look like a log, unless one is sure."""
+    """The kind of the file and the base offset in its name; a file of any other name must look like a log, unless `sure`."""
     name = names.parse_file_name(store.name(place))
     if name is None:
         if not sure:
@@ -122,7 +122,7 @@ def _decompressor(limits: Limits) -> Transform:
     return lambda codec, payload, magic: codecs.decompressed(codec, payload, magic=magic, limit=limit)
 
 
-def _explain_beside(store: Store, place: str, kind: str, base_offset: int, position: int | None, count: int) -> Explanation:
+def _explain_small_file(store: Store, place: str, kind: str, base_offset: int, position: int | None, count: int) -> Explanation:
     data = store.read_small(place, SMALL_FILE)
     if position is not None and not 0 <= position < len(data):
         raise UsageError(f"{place}: no byte {position}; the file has {len(data)} bytes")
@@ -137,14 +137,14 @@ def _explain_beside(store: Store, place: str, kind: str, base_offset: int, posit
 
 @dataclass(frozen=True)
 class Gap:
-    """Bytes in which no entry can be followed, up to the next intact one or the end of the file."""
+    """Bytes without a readable entry, up to the next intact one or the end of the file."""
 
     start: int
     stop: int
 
 
 def iter_tables(source: ByteSource, start: int, limits: Limits) -> Iterator[EntryTable | Gap]:
-    """Headers of all entries from `start` on, as tables of `scan`, and what lies between them."""
+    """Headers of all entries from `start` on, as tables of `scan`, and the gaps between them."""
     bounds = ResyncBounds(batch_bytes=limits.batch_bytes)
     while start < source.size:
         walk = SegmentWalk(source, start, source.size, limits)
@@ -168,7 +168,7 @@ def iter_spans(source: ByteSource, start: int, limits: Limits) -> Iterator[tuple
 
 
 def find_byte(source: ByteSource, position: int, limits: Limits) -> int:
-    """Where the entry that holds this byte begins; the position itself if no entry can be followed there."""
+    """Where the entry that holds this byte begins; the position itself if no entry can be read there."""
     if not 0 <= position < source.size:
         raise UsageError(f"{source.path}: no byte {position}; the file has {source.size} bytes, 0 to {source.size - 1}")
     for found in iter_tables(source, 0, limits):
@@ -196,5 +196,5 @@ def find_offset(source: ByteSource, offset: int, limits: Limits) -> int:
         first = int(found.base_offset[0]) if first is None else first
         last = int(found.last_offset[-1])
     held = f"it has {first} to {last}, and offsets may be missing in between" if first is not None else "it has no entry at all"
-    lost = "".join(f"; no entry can be followed at byte {gap.start}: see --position {gap.start}" for gap in gaps[:1])
+    lost = "".join(f"; no entry can be read at byte {gap.start}: see --position {gap.start}" for gap in gaps[:1])
     raise UsageError(f"{source.path}: no entry holds offset {offset}; {held}{lost}")

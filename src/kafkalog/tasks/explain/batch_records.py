@@ -123,7 +123,7 @@ def _cut_headers(record: Cutter) -> None:
 
 
 def _cut_header(record: Cutter, number: int) -> bool:
-    """Whether it is whole; nothing can be said of what lies behind one that is not."""
+    """Whether it is whole; what follows one that is not cannot be read."""
     whole = False
     with record.part(f"header {number}") as header:
         length = header.varint("header_key_length")

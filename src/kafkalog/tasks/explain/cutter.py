@@ -25,7 +25,7 @@ UNITS = {
     **dict.fromkeys(("base_timestamp", "max_timestamp", "timestamp", "timestamp_delta", "last_contained_log_timestamp"), "ms"),
 }
 
-# Of an entry, as many records and headers together: to show more helps nobody, and each takes kilobytes.
+# At most so many records and headers of an entry together: more would help nobody, and each takes kilobytes.
 MOST_PARTS = 10_000
 MORE = "more"
 
@@ -34,8 +34,8 @@ Notes = Mapping[str, Callable[[dict[str, int]], str]]
 
 def fault(error: SegmentError) -> str:
     """What is wrong, without the place."""
-    told = [f"{word} {value}" for word, value in (("expected", error.expected), ("found", error.found)) if value is not None]
-    parts = [REASONS[error.reason].about, ", ".join(told), error.detail]
+    values = [f"{word} {value}" for word, value in (("expected", error.expected), ("found", error.found)) if value is not None]
+    parts = [REASONS[error.reason].about, ", ".join(values), error.detail]
     return "; ".join(part for part in parts if part)
 
 
@@ -120,7 +120,7 @@ class Cutter:
             self.take(name, self.left, UNEXPLAINED if name == UNEXPLAINED else "bytes", None, note=note, problem=problem)
 
     def note(self, text: str, problem: str = "") -> None:
-        """Say more of the last field."""
+        """Add a note to the last field."""
         last = self.children[-1]
         notes = "; ".join(filter(None, (last.note, text)))
         problems = "; ".join(filter(None, (last.problem, problem)))
@@ -132,7 +132,7 @@ class Cutter:
     def part(self, name: str, stop: int | None = None) -> Iterator[Cutter]:
         """A part that reaches to `stop` (a position in `data`), or as far as its own `stop` is set inside.
 
-        Whatever does not fit ends it: the bytes that are left are unexplained, and cutting goes on behind it.
+        An error ends it: the remaining bytes are unexplained, and cutting continues after it.
         """
         inner = Cutter(self.data, self.position, self.stop if stop is None else stop, self.origin, self.parts_left)
         self.parts_left[0] -= 1

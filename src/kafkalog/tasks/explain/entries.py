@@ -1,4 +1,4 @@
-"""Batches and messages cut into their fields, through compression and wrappers, as far as damage lets one see."""
+"""Batches and messages cut into their fields, through compression and wrappers, as far as damage allows."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _checksum_remarks(cut: Cutter, start: int, stored: int, name: str) -> tuple[
     covered = cut.data[start : cut.stop]
     computed = zlib.crc32(covered) if name == "CRC-32" else crc32c(covered)
     note = f"{name} of bytes {cut.origin + start} to {cut.origin + cut.stop - 1}"
-    return (f"{note}: fits", "") if stored == computed else (note, f"does not fit: the bytes give 0x{computed:08x}")
+    return (f"{note}: matches", "") if stored == computed else (note, f"does not match: the bytes give 0x{computed:08x}")
 
 
 # v2
@@ -124,7 +124,7 @@ def _batch_summary(header: Values, size: int) -> str:
 def _cut_batch_content(cut: Cutter, header: dict[str, int], decompress: Transform) -> None:
     codec = header["attributes"] & batch.CODEC_MASK
     if header["records_count"] == 0:
-        cut.rest(UNEXPLAINED, note="behind the header of an empty batch, where readers do not look")
+        cut.rest(UNEXPLAINED, note="after the header of an empty batch, where readers do not look")
     elif codec == 0:
         cut_records(cut, header)
     else:
@@ -152,7 +152,7 @@ def _cut_compressed(
 
 
 def _frame_note(codec: int, payload: bytes, magic: int) -> str:
-    """What is special about the frame, where one has to know it to decompress by other means."""
+    """What is special about the frame, for decompressing it by other means."""
     if codec == codecs.SNAPPY:
         from kafkalog.codecs import snappy
 
@@ -225,7 +225,7 @@ def _cut_message_content(cut: Cutter, values: Values, decompress: Transform, wra
     else:
         body = partial(_cut_set, outer=values, decompress=decompress)
         _cut_compressed(cut, "value", size, codec, values["magic"], decompress, body)
-    cut.rest(UNEXPLAINED, note="behind the value, where readers do not look")
+    cut.rest(UNEXPLAINED, note="after the value, where readers do not look")
 
 
 def _cut_set(cut: Cutter, outer: Values, decompress: Transform) -> None:

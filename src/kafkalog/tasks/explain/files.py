@@ -1,4 +1,4 @@
-"""The files beside a log cut into their fields: indexes, snapshots, checkpoints and properties.
+"""Index files, snapshots, checkpoints and properties cut into their fields.
 
 In text files a field has its separator with it: the blank, colon or line end that ends it.
 """
@@ -26,7 +26,7 @@ LAYOUTS: Final = {
     "txnindex": index.TXN_INDEX_ENTRY,
 }
 SNAPSHOT_HEADER: Final = np.dtype([("version", ">i2"), ("crc", ">u4"), ("count", ">i4")])
-STALE = "behind an entry with relative offset 0, which ends an index: stale entries from before a truncation"
+STALE = "after an entry with relative offset 0, which ends an index: stale entries from before a truncation"
 _LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)?")
 _TOKEN = re.compile(rb"[^ \t\v\f\r\n]+[ \t\v\f]*(?:\r\n|\r|\n)?")
 _JSON_NAME = re.compile(r'[\s,{]*"([^"\\]*)"\s*:\s*')
@@ -37,7 +37,7 @@ _JSON_END = re.compile(r"\s*[,}]?\s*")
 
 
 def explain_index(data: bytes, kind: str, base_offset: int, first: int, count: int) -> list[Part]:
-    """The entries of an index from number `first` on, at most `count`; behind the last, its tail."""
+    """The entries of an index from number `first` on, at most `count`; after the last, its tail."""
     layout = LAYOUTS[kind]
     size = layout.itemsize
     entries, whole = _entry_count(data, kind), len(data) // size
@@ -92,7 +92,7 @@ def _cut_snapshot(cut: Cutter) -> None:
             break
         with cut.part(f"producer {number}", cut.position + size) as producer:
             producer.layout(snapshot.ENTRY, SNAPSHOT_NOTES)
-    cut.rest(UNEXPLAINED, note="behind the last producer")
+    cut.rest(UNEXPLAINED, note="after the last producer")
 
 
 def _snapshot_remarks(name: str, value: int, data: bytes) -> tuple[str, str]:
@@ -101,7 +101,7 @@ def _snapshot_remarks(name: str, value: int, data: bytes) -> tuple[str, str]:
     if name == "crc":
         computed = int(crc32c(data[snapshot.CRC_START :]))
         covers = f"CRC-32C of bytes {snapshot.CRC_START} to {len(data) - 1}"
-        return (f"{covers}: fits", "") if value == computed else (covers, f"does not fit: the bytes give 0x{computed:08x}")
+        return (f"{covers}: matches", "") if value == computed else (covers, f"does not match: the bytes give 0x{computed:08x}")
     room = (len(data) - snapshot.HEADER_SIZE) // snapshot.ENTRY.itemsize
     return "producers", "" if 0 <= value <= room else f"expected at most {room}, for which there are bytes"
 
@@ -165,7 +165,7 @@ def _ends_in_backslash(line: bytes) -> bool:
 
 
 def _cut_json(cut: Cutter) -> None:
-    """The pairs of a JSON object; brackets and commas belong to the pair before or behind them."""
+    """The pairs of a JSON object; brackets and commas belong to the pair before or after them."""
     text = cut.data.decode()
     decoder = json.JSONDecoder()
     position = 0
@@ -192,7 +192,7 @@ def _number_or_text(data: bytes) -> int | str:
     return int(text) if re.fullmatch(r"[+-]?[0-9]{1,32}", text, re.ASCII) else text
 
 
-# Every file that is no log and no index: how it is cut, and the decoder that says whether it is in order.
+# Every file that is neither a log nor an index: how it is cut, and the decoder that validates it.
 _Decode = Callable[[bytes], Any]
 SIDE_FILES: Final[dict[str, tuple[Callable[[Cutter], None], _Decode]]] = {
     "snapshot": (_cut_snapshot, snapshot.decode_snapshot),
@@ -209,7 +209,7 @@ SIDE_FILES: Final[dict[str, tuple[Callable[[Cutter], None], _Decode]]] = {
 
 
 def explain_side_file(data: bytes, kind: str) -> list[Part]:
-    """The fields of a small file; what its decoder refuses is a problem of the whole."""
+    """The fields of a small file; an error of its decoder is a problem of the whole."""
     cut, decode = SIDE_FILES[kind]
 
     def cut_and_check(inner: Cutter) -> None:

@@ -1,4 +1,4 @@
-"""Why a number is what it is: the notes beside the fields of headers and index entries."""
+"""Why a number is what it is: the notes on the fields of headers and index entries."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ BYTES_SHOWN = 40  # of a value in a repr
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Field:
-    """Some bytes with one meaning. `note` says why they are what they are, `problem` what does not fit."""
+    """Some bytes with one meaning. `note` says why they are what they are, `problem` what is wrong."""
 
     name: str
     position: int
@@ -63,7 +63,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Part:
-    """Neighbouring fields that belong together: a batch, a record, an entry of an index."""
+    """Adjacent fields that belong together: a batch, a record, an entry of an index."""
 
     name: str
     position: int
@@ -100,7 +100,7 @@ class Part:
 
 
 class Problem(NamedTuple):
-    """What does not fit, the byte position where, and the names on the way there."""
+    """What is wrong, at which byte, and the names of the parts around it."""
 
     position: int
     where: str
@@ -126,7 +126,7 @@ class Explanation:
 
     @property
     def problems(self) -> list[Problem]:
-        """Everything that does not fit, in the order of the bytes."""
+        """Everything that is wrong, in the order of the bytes."""
         return [found for part in self.parts for found in _problems(part, "", part.position, inside=False)]
 
     def as_dict(self) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from .saving import ZstdTrial
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-# Several windows are decoded at once, with all their values: of a compressed log they have to be smaller.
+# Several windows are decoded at once, with all their values, so those of a compressed log have to be smaller.
 DECODED_WINDOW_BYTES = 2 << 20
 LEAST_WINDOW_BYTES = 64 << 10
 PLAIN_RATIO = 1.5  # below it windows are as large as those of any other read, which costs least
@@ -103,7 +103,7 @@ class _Run:
         self.zstd = ZstdTrial(partitions, options.limits)
 
     def _each(self) -> Iterator[Partition]:
-        # What lies before the start of the log still takes its room.
+        # Records before the log start offset still take up space.
         for partition in readable(self.partitions, self.options, self.report):
             yield replace(partition, log_start_offset=None)
 
@@ -195,7 +195,7 @@ def _result(run: _Run, logs: Logs, now_ms: int, top: int, *, quick: bool, disk: 
 
 
 def _names_of(producers: Ranking, logs: Logs) -> dict[int, str]:
-    """The transactional ids of producers, where the topic that knows them lies beside."""
+    """The transactional ids of producers, where `__transaction_state` is at the same path."""
     ids = {item.name for item in producers.items} - {None}
     return {producer_id: name for producer_id, name in transactional_ids(logs).items() if producer_id in ids} if ids else {}
 

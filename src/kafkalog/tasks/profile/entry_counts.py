@@ -30,7 +30,7 @@ def header_counts(entries: EntryTable) -> tuple[NDArray[np.int64], NDArray[np.bo
 
 
 class EntryCounts:
-    """Entries as they pass. Sums by partition and codec; every other one is made of these at the end."""
+    """Entries as they pass. Sums by partition and codec; all others are derived from these at the end."""
 
     def __init__(self) -> None:
         self.by_codec: dict[tuple[str, int, int], Count] = {}

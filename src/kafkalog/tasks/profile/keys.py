@@ -1,7 +1,7 @@
 """How many records of a partition are the last of their key, and how many bytes these take: the rest is what compaction drops.
 
 Every key counts until there are too many. Then only those in a sample do, chosen by bits of a hash: a half of all keys, then a
-quarter, and so on. As the hash knows nothing of the records, what the sample holds, divided by its share, is an estimate of the
+quarter, and so on. As the hash is independent of the records, what the sample holds, divided by its share, is an estimate of the
 whole without bias (Horvitz and Thompson), and its variance can be computed from the sample itself.
 """
 
@@ -89,7 +89,7 @@ class LastRecords:
 
 
 def _scaled(values: NDArray[np.float64], share: float) -> Sum:
-    """The sum over all of which these are a sample, each taken with the same chance and by itself."""
+    """The sum over everything that these values sample, each drawn independently with the same chance."""
     return Sum(float(values.sum()) / share, float((values**2).sum()) * (1 - share) / share**2)
 
 

@@ -1,8 +1,9 @@
 """The heaviest things of a kind, counted in a table that never grows beyond its size.
 
-Up to `most` different things the counts are exact. When one more comes, as much is taken off all of them as the lightest three
-quarters have, about, and these make room. So a count is never too high, and too low by no more than what was taken off in all:
-the sketch of Misra and Gries, with bytes as weights. To keep less than a half spares most of the moving where nearly all are new.
+Up to `most` different things the counts are exact. When one more arrives, about the weight of the lightest three quarters is
+subtracted from all of them, and these make room. So a count is never too high, and too low by no more than all that was
+subtracted: the sketch of Misra and Gries, with bytes as weights. Keeping less than half avoids most of the moving where nearly
+all are new.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class HeavyItems:
             self._make_room()
 
     def add_numbers(self, values: Ints, weights: Ints, counts: Ints) -> None:
-        """Count rows that are numbers, many of which follow their like."""
+        """Count rows that are numbers, many of which repeat the one before."""
         runs = np.empty((3, len(values)), np.int64)
         runs = runs[:, : kernel.sum_runs(values, weights, counts, runs)]
         names, run_weights, run_counts = (np.ascontiguousarray(row) for row in runs)
@@ -61,7 +62,7 @@ class HeavyItems:
         if slots < 2 * self.most:
             self.table, self.labels = _empty(min(slots * GROWTH, 2 * self.most), self.label_bytes)
         else:
-            # The memory of a large table is used again: to get it anew costs more than to fill it.
+            # The memory of a large table is reused: allocating it costs more than filling it.
             self.table, self.labels = self.spare or _empty(slots, self.label_bytes)
             self.table[:, kernel.ID] = kernel.FREE
             self.spare = old

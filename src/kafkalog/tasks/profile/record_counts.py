@@ -78,7 +78,7 @@ class RecordCounts:
         self._constants = Constants()
 
     def begin(self, partition: Partition) -> None:
-        """What is taken from here on is of this partition."""
+        """What follows belongs to this partition."""
         if partition.topic not in self.topics:
             self.topics.append(partition.topic)
         self.topic = self.topics.index(partition.topic)

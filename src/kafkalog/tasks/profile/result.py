@@ -82,7 +82,7 @@ class Item:
 @dataclass(frozen=True)
 class Ranking:
     """The heaviest things of a kind, by bytes. `error_bytes` is how much more than stated any of them may have, 0 if all were
-    counted; `distinct` how many different ones there are, None where that was lost count of."""
+    counted; `distinct` how many different ones there are, None where they could not all be counted."""
 
     items: tuple[Item, ...] = ()
     distinct: int | None = 0
@@ -148,7 +148,7 @@ class Compaction:
 class ZstdSaving:
     """What `of_bytes`, stored in v2 and not zstd yet, would lose as zstd of Kafka's default level, batch by batch.
 
-    `batches` were recompressed to tell. None: too few of them to say how wrong it may be.
+    `batches` were recompressed to estimate it. None: too few to state the error.
     """
 
     of_bytes: int
@@ -161,7 +161,7 @@ class ZstdSaving:
 
 @dataclass(frozen=True)
 class PinnedSegment:
-    """A segment with timestamps in the future: a broker keeps it, and all behind it, until `held_until_ms`.
+    """A segment with timestamps in the future: a broker keeps it, and all after it, until `held_until_ms`.
 
     `records` have such timestamps; a quick profile counts their batches.
     """
@@ -222,7 +222,7 @@ class Profile:
     zstd: ZstdSaving
     zstd_by_topic: dict[str, ZstdSaving]
     pinned: tuple[PinnedSegment, ...]
-    pinned_bytes: int  # of these segments and of all behind them
+    pinned_bytes: int  # of these segments and of all after them
     retention_ms: int
     transactional_ids: dict[int, str] = field(default_factory=dict)  # of the producers in the ranking
     report: ReadReport = field(default_factory=ReadReport)

@@ -1,7 +1,6 @@
 """Segments that a broker cannot delete by time, because they hold timestamps in the future.
 
-A segment goes when its largest timestamp is older than retention.ms, and segments go in order: one that stays keeps all that are
-behind it.
+A segment goes when its largest timestamp is older than retention.ms, and segments go in order: one that stays keeps all after it.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class FutureTimestamps:
         seen.records += records
 
     def pinned(self, partitions: Iterable[Partition]) -> tuple[tuple[PinnedSegment, ...], int]:
-        """(the segments, those held longest first; their bytes and those of all segments behind them)."""
+        """(the segments, those held longest first; their bytes and those of all segments after them)."""
         found, held_bytes = [], 0
         for partition in partitions:
             is_held = False

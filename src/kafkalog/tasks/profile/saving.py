@@ -87,7 +87,7 @@ class ZstdTrial:
         self.topics: dict[str, _Group] = {}
 
     def take(self, partition: Partition, file: str, entries: EntryTable) -> None:
-        """Entries that follow the ones before."""
+        """The next entries."""
         eligible = _is_eligible(entries)
         groups = (self.total, self.topics.setdefault(partition.topic, _Group()))
         for group in groups:
