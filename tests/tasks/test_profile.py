@@ -230,7 +230,7 @@ def uneven_log(folder: Path) -> Logs:
 def tried(found: Logs, **choices: int) -> ZstdTrial:
     trial = ZstdTrial(found.partitions, Limits(), **choices)
     for headers in read_batches(found.partitions, ReadOptions(frozenset()), ReadReport()):
-        trial.take(headers.partition, headers.file, headers.entries)
+        trial.add(headers.partition, headers.file, headers.entries)
     return trial
 
 

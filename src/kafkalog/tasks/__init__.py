@@ -1,1 +1,1 @@
-"""What a user does to log directories. Each task returns a typed result; none prints."""
+"""Tasks on log directories, one for each command. Each returns a typed result; none prints."""

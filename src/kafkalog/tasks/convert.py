@@ -373,7 +373,7 @@ def _parts_of(fs: Fs, path: str) -> Iterator[bytes]:
 
 
 def _headers_of(data: bytearray, position: int, limits: Limits) -> EntryTable:
-    """The headers of the batches in `data`, which will lie at `position` of a file."""
+    """The headers of the batches in `data`, which will be at `position` of a file."""
     content = np.frombuffer(data, np.uint8)
     found, at = [], 0
     while at < len(content):

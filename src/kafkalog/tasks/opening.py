@@ -163,8 +163,8 @@ def loses_batches(fs: Fs, folder: str, cut: Cut) -> bool:
 def require_no_loss(fs: Fs, folder: str, cut: Cut) -> None:
     """CorruptBatch if damage would lose batches, UsageError if the log start checkpoint would."""
     if cut.new_start is not None:
-        said = f"{names.LOG_START_CHECKPOINT} has it begin at {cut.new_start}, after its end"
-        raise UsageError(f"{folder}: {said}: a broker would delete all of it; correct that file first")
+        start = f"{names.LOG_START_CHECKPOINT} has it begin at {cut.new_start}, after its end"
+        raise UsageError(f"{folder}: {start}: a broker would delete all of it; correct that file first")
     if loses_batches(fs, folder, cut):
         path = os.path.join(folder, names.segment_file_name(cut.base_offset))
         detail = "a broker would cut the log there: `kafkalog salvage` keeps what follows, `kafkalog recover` cuts it off"
@@ -256,12 +256,12 @@ def as_storage_errors(
         raise _storage_error(f"{error.filename or 'the log'}: {error.strerror or error}", error, next_step()) from error
 
 
-def _storage_error(said: str, cause: OSError | None, next_step: str) -> StorageError:
-    """`said` without the error number, and with what can be done about it."""
+def _storage_error(message: str, cause: OSError | None, next_step: str) -> StorageError:
+    """`message` without the error number, and with what can be done about it."""
     if cause is None or not cause.errno:
-        return StorageError(said + next_step)
+        return StorageError(message + next_step)
     reason = os.strerror(cause.errno)
-    what = said.removesuffix(f": {cause}").removesuffix(f": {reason}")
+    what = message.removesuffix(f": {cause}").removesuffix(f": {reason}")
     path, _, action = what.partition(": ")
     try:
         with writing(path, action or "cannot be read or written"):

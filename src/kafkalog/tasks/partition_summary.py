@@ -41,7 +41,7 @@ class FormatShare:
 
 @dataclass
 class Found:
-    """What has been seen of a partition so far."""
+    """The facts of a partition found so far."""
 
     problems: list[str] = field(default_factory=list)
     unreadable: bool = False

@@ -122,7 +122,7 @@ def _require_segments(partitions: Iterable[Partition], place: str) -> list[Parti
 
 
 def replicas_by_partition(partitions: Iterable[Partition]) -> list[list[Partition]]:
-    """Partitions of the same topic and number belong together, in the order in which they came."""
+    """Partitions grouped by topic and number, in the order given."""
     groups: dict[tuple[str, int], list[Partition]] = {}
     for partition in partitions:
         groups.setdefault((partition.topic, partition.partition), []).append(partition)

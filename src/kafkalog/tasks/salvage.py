@@ -231,7 +231,7 @@ class _Salvage:
         log = SalvagedLog(self.replicas, self.options.merge, self.result.report)
         builder = SideFileBuilder(RebuildOptions(interval), epochs=self.primary.epochs)
         for segment in self.primary.segments:
-            self._take_segment(segment, log, builder, output)
+            self._salvage_segment(segment, log, builder, output)
         if self.result.report.unread and not self.result.kept_batches:  # an empty partition would look like a rescued one
             raise StorageError(self.result.report.unread[0], file=self.primary.folder)
         metadata = next((content for replica in self.replicas if (content := read_metadata(replica)) is not None), None)
@@ -240,7 +240,7 @@ class _Salvage:
         self.result.end_offset = builder.end_offset
         return self.result
 
-    def _take_segment(self, segment: Segment, log: SalvagedLog, builder: SideFileBuilder, output: Output) -> None:
+    def _salvage_segment(self, segment: Segment, log: SalvagedLog, builder: SideFileBuilder, output: Output) -> None:
         new = _NewSegment(builder, segment.base_offset)
         for piece in log.pieces(segment):
             if isinstance(piece, Lost):

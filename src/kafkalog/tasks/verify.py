@@ -24,7 +24,7 @@ REASONS_NAMED = 3
 
 @dataclass(repr=False)
 class Findings:
-    """What `verify` found, sorted by place, and how much it looked at."""
+    """The result of `verify`: findings sorted by place, and how much was checked."""
 
     path: str
     findings: list[Finding] = field(default_factory=list)

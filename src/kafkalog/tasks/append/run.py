@@ -307,10 +307,10 @@ class _Append:
         end_of = functools.cache(lambda name: end_offset(self.fs, os.path.join(self.target.folder, name)))
         jobs = {self.job_file.target: self.last}
         for name in self.target.related(self.folders):
-            beside = JobFile(self.fs, self.target.folder, name)
-            jobs[name] = job = beside.read()
-            if job is not None and job.state == BEGUN and not beside.left_nothing(job):
-                raise UsageError(_interrupted(beside, job, self.request))
+            other = JobFile(self.fs, self.target.folder, name)
+            jobs[name] = job = other.read()
+            if job is not None and job.state == BEGUN and not other.left_nothing(job):
+                raise UsageError(_interrupted(other, job, self.request))
         for name, job in jobs.items():
             for known in known_sources(job, name, is_same_target=name == self.job_file.target):
                 if is_still_there(known.job, end_of):
@@ -351,7 +351,7 @@ class _Append:
         if self.form.producer_id >= 0 or not (self.options.idempotent or self.form.transaction):
             return self.form.producer_id
         known = {producer for log in logs.logs.values() for producer in log.producers.active_producers}
-        chosen = FIRST_PRODUCER_ID + self.now_ms  # logs forget producers after a day, so what they know is not enough
+        chosen = FIRST_PRODUCER_ID + self.now_ms  # logs forget producers after a day, so those they know are not enough
         return next(number for number in itertools.count(chosen) if number not in known)
 
     def _write(self, job: Job, logs: _Logs) -> None:

@@ -112,7 +112,7 @@ def _text(name: str, content: bytes | None) -> str | None:
 
 
 def remote_log_text(record: MetadataRecord) -> str:
-    """What such an object prints; CorruptBatch with what Kafka says of fields that it does not accept."""
+    """The text of such an object; CorruptBatch with Kafka's message for fields that it does not accept."""
     return _TEXTS[record.name](record.data)
 
 

@@ -195,7 +195,7 @@ class IndexDump:
             self.findings.disordered_timestamps.setdefault(self.file.absolute, []).append((timestamp, previous))
 
     def txn_index(self) -> Iterator[str]:
-        """The lines of a .txnindex. Of the version Kafka looks at the first byte only, and dies of one above 0."""
+        """The lines of a .txnindex. Kafka reads only the first byte of the version, and dies of one above 0."""
         data = self.read()
         stored = np.frombuffer(data, TXN_ENTRY, len(data) // TXN_ENTRY.itemsize)
         newer = np.flatnonzero(stored["version"] > index.TXN_INDEX_VERSION)
@@ -280,7 +280,7 @@ def snapshot_lines(data: bytes) -> Iterator[str]:
 
 
 def find_snapshot_problem(data: bytes) -> str | None:
-    """What Kafka says of bytes that are no snapshot; None if they are one."""
+    """Kafka's message for bytes that are not a snapshot; None if they are one."""
     version = int.from_bytes(data[:2], "big", signed=True)
     if len(data) >= 2 and version != snapshot.VERSION:
         return f"{NOT_A_SNAPSHOT}Snapshot contained an unknown file version {version}"

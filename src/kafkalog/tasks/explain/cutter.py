@@ -83,7 +83,7 @@ class Cutter:
         return value
 
     def layout(self, layout: np.dtype[Any], notes: Notes) -> dict[str, int]:
-        """The numbers of a layout in turn; a note may look at the numbers up to its own."""
+        """The numbers of a layout in turn; a note may use the numbers up to its own."""
         values: dict[str, int] = {}
         for name in layout.names or ():
             values[name] = self.number(name, layout[name])

@@ -22,7 +22,7 @@ from .cutter import MORE, Cutter, cut_whole, fault
 from .notes import BATCH_NOTES, FRONT_NOTES, MESSAGE_NOTES, NO_OFFSET, Values, is_offset
 from .tree import UNEXPLAINED, Part
 
-# What can be said of an entry whose format is not known.
+# The fields of an entry whose format is unknown.
 assert FRONT.itemsize == batch.MAGIC_POSITION + 1
 
 
@@ -167,7 +167,7 @@ def _frame_note(codec: int, payload: bytes, magic: int) -> str:
 
 @dataclass(frozen=True)
 class _Wrapper:
-    """What messages inside a compressed set have from outside. `shift` is added to their offsets."""
+    """What messages of a compressed set inherit from their wrapper. `shift` is added to their offsets."""
 
     magic: int
     timestamp_type: int

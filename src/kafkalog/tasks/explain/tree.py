@@ -1,4 +1,4 @@
-"""What an explanation is made of: a tree of parts whose leaves are fields, and each byte belongs to exactly one field.
+"""An explanation: a tree of parts whose leaves are fields; each byte belongs to exactly one field.
 
 A field that is compressed has `content`: a part of its own, whose positions count from the first decompressed byte. Within it the
 same holds again.

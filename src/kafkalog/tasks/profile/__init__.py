@@ -115,12 +115,12 @@ class _Run:
         options = replace(self.options, columns=frozenset())
         for found in read_batches(self._each(), options, self.report):
             counts, uncounted = header_counts(found.entries)
-            self.entries.take(found.partition, found.entries, counts, None, uncounted)
+            self.entries.add(found.partition, found.entries, counts, None, uncounted)
             self.report.kept_records += int(counts.sum())
             hours = hours_of(found.entries.max_timestamp)
             self.records.hours.add_numbers(hours, np.ascontiguousarray(found.entries.size), counts)
-            self.future.take_entries(found.file, found.entries, count=True)
-            self.zstd.take(found.partition, found.file, found.entries)
+            self.future.add_entries(found.file, found.entries, count=True)
+            self.zstd.add(found.partition, found.file, found.entries)
             self._show_progress()
 
     def read_records(self) -> None:
@@ -132,20 +132,20 @@ class _Run:
                 table = found.columns.entry_table[found.first_entry : found.stop_entry]
                 if aborted is None and (table.attributes & batch.TRANSACTIONAL).any():
                     aborted = replay_transactions(partition, self.options.limits, ReadReport()).aborted()
-                self._take(found, aborted)
+                self._count(found, aborted)
                 self._show_progress()
             self.records.end(partition)
 
-    def _take(self, found: RecordSlice, aborted: AbortedRanges | None) -> None:
+    def _count(self, found: RecordSlice, aborted: AbortedRanges | None) -> None:
         columns, entries = found.columns, slice(found.first_entry, found.stop_entry)
         table, file = columns.entry_table[entries], columns.window.file
         # A message of v0 or v1 is its own payload, and a set of them would be its messages.
         raw_sizes = columns.payload_sizes[entries] + np.where(table.magic == 2, batch.HEADER_SIZE, 0)
-        self.entries.take(found.partition, table, columns.row_counts[entries], raw_sizes)
-        self.records.take(found, aborted)
-        self.future.take_entries(file, table, count=False)
-        self.future.take_records(file, columns.timestamps[found.start : found.stop])
-        self.zstd.take(found.partition, file, table)
+        self.entries.add(found.partition, table, columns.row_counts[entries], raw_sizes)
+        self.records.add(found, aborted)
+        self.future.add_entries(file, table, count=False)
+        self.future.add_records(file, columns.timestamps[found.start : found.stop])
+        self.zstd.add(found.partition, file, table)
 
 
 def _window_bytes(partition: Partition, limits: Limits) -> int | None:

@@ -38,7 +38,7 @@ class EntryCounts:
         self.batch_records = Buckets()
         self.batch_bytes = Buckets()
 
-    def take(
+    def add(
         self,
         partition: Partition,
         entries: EntryTable,
@@ -60,9 +60,9 @@ class EntryCounts:
                 0 if uncounted is None else int(uncounted[rows].sum()),
             )
         self.producers.add_numbers(np.ascontiguousarray(entries.producer_id), sizes, counts)
-        self.batch_bytes.take(sizes, sizes)
+        self.batch_bytes.add(sizes, sizes)
         known = slice(None) if uncounted is None else ~uncounted
-        self.batch_records.take(counts[known], sizes[known])
+        self.batch_records.add(counts[known], sizes[known])
 
     def partitions(self) -> dict[tuple[str, int], Count]:
         found: dict[tuple[str, int], Count] = {}
@@ -104,7 +104,7 @@ class Buckets:
         self.smallest: int | None = None
         self.largest = 0
 
-    def take(self, values: NDArray[np.int64], sizes: NDArray[np.int64]) -> None:
+    def add(self, values: NDArray[np.int64], sizes: NDArray[np.int64]) -> None:
         if not len(values):
             return
         numbers = np.frexp(values.astype(np.float64))[1]  # 0 for 0, else the number of bits

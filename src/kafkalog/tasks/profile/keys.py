@@ -1,4 +1,4 @@
-"""How many records of a partition are the last of their key, and how many bytes these take: the rest is what compaction drops.
+"""The number and bytes of records of a partition that are the last of their key: compaction drops the others.
 
 Every key counts until there are too many. Then only those in a sample do, chosen by bits of a hash: a half of all keys, then a
 quarter, and so on. As the hash is independent of the records, what the sample holds, divided by its share, is an estimate of the

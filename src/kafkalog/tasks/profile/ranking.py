@@ -35,7 +35,7 @@ class HeavyItems:
         self.is_exact = True
 
     def add(self, ids: Ints, content: Bytes, starts: Ints, sizes: Ints, weights: Ints, counts: Ints, owner: int = 0) -> None:
-        """Count rows: their ids, where their names lie in `content`, and what they weigh."""
+        """Count rows: their ids, where their names are in `content`, and their weights."""
         row = 0
         while True:
             room = len(self.table) // 2
@@ -93,7 +93,7 @@ class HeavyItems:
 
 
 def _upper_quartile(slots: Ints) -> int:
-    """What three quarters of the things in these slots do not exceed; hashes chose the slots, so any of them are a sample."""
+    """The weight that three quarters of these slots do not exceed; hashes chose the slots, so any of them are a sample."""
     weights = slots[slots[:, kernel.ID] != kernel.FREE, kernel.BYTES]
     return int(np.quantile(weights, 0.75, method="lower")) if len(weights) else 0
 

@@ -89,7 +89,7 @@ class RecordCounts:
         self.part.sums += self.last_records.sums()
         self.compactable.setdefault(partition.topic, Compactable()).__iadd__(self.part)
 
-    def take(self, found: RecordSlice, aborted: AbortedRanges | None) -> None:
+    def add(self, found: RecordSlice, aborted: AbortedRanges | None) -> None:
         rows = found.stop - found.start
         if not rows:
             return
@@ -103,14 +103,14 @@ class RecordCounts:
         weights = key_texts.sizes + value_texts.sizes + _header_bytes(header_offsets, names, contents) + batch.MIN_RECORD_SIZE
         shares = np.empty(rows, np.int64)
         kernel.share_out(counts, np.ascontiguousarray(table.size), weights, shares)
-        self._take_hours(found.columns.timestamps[found.start : found.stop], shares)
-        self._take_keys(table, counts, key_texts, value_texts.wanted, shares, aborted)
-        self._take_headers(header_offsets, names, contents, weights, shares)
+        self._count_hours(found.columns.timestamps[found.start : found.stop], shares)
+        self._count_keys(table, counts, key_texts, value_texts.wanted, shares, aborted)
+        self._count_headers(header_offsets, names, contents, weights, shares)
 
-    def _take_hours(self, timestamps: Ints, shares: Ints) -> None:
+    def _count_hours(self, timestamps: Ints, shares: Ints) -> None:
         self.hours.add_numbers(hours_of(timestamps), shares, np.ones(len(shares), np.int64))
 
-    def _take_keys(
+    def _count_keys(
         self,
         table: EntryTable,
         counts: NDArray[np.int64],
@@ -124,7 +124,7 @@ class RecordCounts:
         ids = keys.ids(wanted.astype(np.uint8), self.topic)
         ones = np.ones(len(ids), np.int64)
         self.keys.add(ids, keys.content, keys.starts, keys.sizes, shares, ones, self.topic)
-        self._take_prefixes(keys, wanted.astype(np.uint8), shares, ones)
+        self._count_prefixes(keys, wanted.astype(np.uint8), shares, ones)
         if aborted is not None:
             dropped = _repeated(aborted.mask(table), counts)
             _add(self.part.aborted, dropped, shares)
@@ -134,7 +134,7 @@ class RecordCounts:
         _add(self.part.unkeyed, data & ~wanted, shares)
         self.last_records.add(ids, shares, has_value)
 
-    def _take_prefixes(self, keys: _Texts, wanted: Bytes, shares: Ints, ones: Ints) -> None:
+    def _count_prefixes(self, keys: _Texts, wanted: Bytes, shares: Ints, ones: Ints) -> None:
         sizes = np.empty(len(shares), np.int64)
         kernel.measure_prefixes(
             keys.content, keys.starts, keys.sizes, self._prefix_ends, LONGEST_PREFIX, BYTES_WITHOUT_END, sizes
@@ -143,7 +143,7 @@ class RecordCounts:
         ids = prefixes.ids(wanted, self.topic)
         self.prefixes.add(ids, keys.content, keys.starts, sizes, shares, ones, self.topic)
 
-    def _take_headers(self, offsets: layout.Offsets32, names: _Texts, values: _Texts, weights: Ints, shares: Ints) -> None:
+    def _count_headers(self, offsets: layout.Offsets32, names: _Texts, values: _Texts, weights: Ints, shares: Ints) -> None:
         count = len(names.starts)
         if not count:
             return

@@ -1,4 +1,4 @@
-"""What `kafkalog.profile` returns: plain counts, rankings and estimates, each of which says how exact it is."""
+"""The result of `kafkalog.profile`: counts, rankings and estimates; each says how exact it is."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Count:
 
     @property
     def ratio(self) -> float | None:
-        """How many times smaller compression made it; None where that was not looked at."""
+        """How many times smaller compression made it; None where it was not measured."""
         return self.raw_bytes / self.bytes if self.raw_bytes and self.bytes else None
 
     def __iadd__(self, other: Count) -> Count:
@@ -194,7 +194,7 @@ class DiskUse:
 
     @property
     def disk_bytes(self) -> int:
-        """What all of it takes on the disk."""
+        """The disk space of all of it."""
         return self.log_disk_bytes + self.index_disk_bytes + self.other_disk_bytes + self.leftover_disk_bytes
 
 

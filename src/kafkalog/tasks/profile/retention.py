@@ -27,19 +27,19 @@ class _Seen:
 
 
 class FutureTimestamps:
-    """Largest timestamps by file, of those that lie in the future."""
+    """The largest timestamp of each file that has timestamps in the future."""
 
     def __init__(self, now_ms: int, retention_ms: int) -> None:
         self.bound_ms = now_ms + TOLERANCE_MS
         self.retention_ms = retention_ms
         self.seen: dict[str, _Seen] = {}
 
-    def take_records(self, file: str, timestamps: Ints) -> None:
+    def add_records(self, file: str, timestamps: Ints) -> None:
         largest = int(timestamps.max(initial=-1))
         if largest > self.bound_ms:
             self._see(file, largest, int(np.count_nonzero(timestamps > self.bound_ms)))
 
-    def take_entries(self, file: str, entries: EntryTable, *, count: bool) -> None:
+    def add_entries(self, file: str, entries: EntryTable, *, count: bool) -> None:
         """Headers count, too: a broker goes by the largest timestamp that the header of a batch states."""
         largest = np.where(entries.magic == 2, entries.max_timestamp, entries.base_timestamp)
         if int(largest.max(initial=-1)) > self.bound_ms:

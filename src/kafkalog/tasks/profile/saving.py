@@ -1,4 +1,4 @@
-"""What zstd would save, from batches that are recompressed.
+"""The bytes that zstd would save, from batches that are recompressed.
 
 A small log is recompressed as a whole. Of a larger one, bytes are drawn at random, each with the same chance, and the batch that
 holds a drawn byte is recompressed. A batch is so drawn in proportion to its size, and the mean of `new size / old size` over the
@@ -86,7 +86,7 @@ class ZstdTrial:
         self.total = _Group()
         self.topics: dict[str, _Group] = {}
 
-    def take(self, partition: Partition, file: str, entries: EntryTable) -> None:
+    def add(self, partition: Partition, file: str, entries: EntryTable) -> None:
         """The next entries."""
         eligible = _is_eligible(entries)
         groups = (self.total, self.topics.setdefault(partition.topic, _Group()))
