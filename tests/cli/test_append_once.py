@@ -168,7 +168,7 @@ def test_what_came_through_a_pipe_is_refused_when_it_comes_again_and_taken_back(
     assert piped('"something else"\n', *to)[0] == 0
     assert piped(LINES, *to, "--again")[0] == 0
     assert len(read_offsets(tmp_path / "data")) == 201
-    assert "the same as standard input" in refusal(run, tmp_path / "data", source, *to)
+    assert "the same content as standard input" in refusal(run, tmp_path / "data", source, *to)
 
 
 @pytest.mark.parametrize("name", ["records.parquet", "records.arrow", "records.arrows"])

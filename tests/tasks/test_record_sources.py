@@ -99,7 +99,7 @@ def test_what_is_wrong_is_told_with_its_place(tmp_path: Path) -> None:
         ("d.jsonl", '"fine"\n{\n', "line 2: not JSON"),
         ("d2.jsonl", '{"value": 1, "headers": "a=1"}', 'line 1: headers are .* or {"name": "value"}'),
         ("e.parquet", "no", "cannot be read as parquet"),
-        ("f.arrow", "garbage here", "not arrow that can be read"),
+        ("f.arrow", "garbage here", "cannot be read as arrow"),
     ):
         (tmp_path / name).write_text(content)
         with pytest.raises(UsageError, match=words):

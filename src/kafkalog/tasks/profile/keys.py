@@ -25,13 +25,13 @@ NORMAL_QUANTILE = 1.959964  # 95 % of a normal distribution lie within so many s
 
 
 @dataclass
-class Sum:
+class EstimatedSum:
     """An estimated sum and its variance, 0 where it was counted; sums of different partitions can be added."""
 
     value: float = 0.0
     variance: float = 0.0
 
-    def __iadd__(self, other: Sum) -> Sum:
+    def __iadd__(self, other: EstimatedSum) -> EstimatedSum:
         self.value += other.value
         self.variance += other.variance
         return self
@@ -88,9 +88,9 @@ class LastRecords:
         )
 
 
-def _scaled(values: NDArray[np.float64], share: float) -> Sum:
+def _scaled(values: NDArray[np.float64], share: float) -> EstimatedSum:
     """The sum over everything that these values sample, each drawn independently with the same chance."""
-    return Sum(float(values.sum()) / share, float((values**2).sum()) * (1 - share) / share**2)
+    return EstimatedSum(float(values.sum()) / share, float((values**2).sum()) * (1 - share) / share**2)
 
 
 def _empty(slots: int) -> Ints:
@@ -101,10 +101,10 @@ def _empty(slots: int) -> Ints:
 class KeySums:
     """Of the last records of keys: how many they are, their bytes, and those of tombstones among them."""
 
-    keys: Sum = field(default_factory=Sum)
-    last_bytes: Sum = field(default_factory=Sum)
-    tombstones: Sum = field(default_factory=Sum)
-    tombstone_bytes: Sum = field(default_factory=Sum)
+    keys: EstimatedSum = field(default_factory=EstimatedSum)
+    last_bytes: EstimatedSum = field(default_factory=EstimatedSum)
+    tombstones: EstimatedSum = field(default_factory=EstimatedSum)
+    tombstone_bytes: EstimatedSum = field(default_factory=EstimatedSum)
 
     def __iadd__(self, other: KeySums) -> KeySums:
         self.keys += other.keys
