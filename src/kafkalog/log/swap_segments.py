@@ -16,11 +16,12 @@ from typing import Final
 from kafkalog.errors import Limits
 from kafkalog.format import names
 from kafkalog.format.names import segment_file_name
+from kafkalog.storage.failures import writing
 from kafkalog.storage.fs import Buffer, Fs
 from kafkalog.storage.local import LocalStore
 from kafkalog.storage.lock import is_broker_running
 from kafkalog.storage.ownership import Ownership
-from kafkalog.storage.publish import replaced_ownership, write_file, writing
+from kafkalog.storage.publish import replaced_ownership, write_file
 
 from .folders import segments_of
 from .partition import Partition, StoredFile

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 
-from kafkalog.log.report import ReadReport
 from kafkalog.tasks.listing import DirectoryScan, Listing
-from kafkalog.tasks.listing import Listing, LogDirectory
 
 from ..commands.values import require_known
 from ..failure import CLEAN, DAMAGE, INPUT_OUTPUT, warn
