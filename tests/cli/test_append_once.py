@@ -96,7 +96,7 @@ def test_of_several_sources_those_that_are_there_are_left_out(run: Run, source: 
     to = ("--to", tmp_path / "orders-0")
     run("append", source, *to)
     ended = run("append", source, other, *to)
-    assert ended.text.startswith("orders: written, 1 records")
+    assert ended.text.startswith("orders: written, 1 record,")
     assert f"{source}: appended to orders-0 on " in ended.text
     assert state(run, other, source, *to) == "already there"
     assert len(read_offsets(tmp_path / "orders-0")) == 101
@@ -364,7 +364,7 @@ def test_two_files_with_the_same_content_in_one_run_are_refused(run: Run, source
 
 def test_of_two_sources_the_one_that_is_given_again_is_counted_alone(run: Run, source: Path, other: Path, tmp_path: Path) -> None:
     run("append", source, other, "--to", tmp_path / "orders-0")
-    assert run("append", other, "--to", tmp_path / "orders-0").text.startswith("orders: already there, 1 records")
+    assert run("append", other, "--to", tmp_path / "orders-0").text.startswith("orders: already there, 1 record,")
 
 
 def test_a_plan_refuses_what_came_through_a_pipe_before(source: Path, tmp_path: Path) -> None:

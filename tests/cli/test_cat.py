@@ -210,7 +210,7 @@ def test_json_values_become_json_and_broken_ones_stay_text(run: Run, tmp_path: P
     assert [line["value"] for line in lines(ended.text)] == [{"a": 1.1}, "{broken", None, ["\u202e"], "NaN"]
     assert '{"a": 1.10}' in ended.text
     assert "\u202e" not in ended.text
-    assert "2 records are not json: shown as they are" in ended.errors
+    assert "could not decode 2 records as json; shown as stored" in ended.errors
     assert '{"a": 1.10}' in run("cat", tmp_path, "--decode", "json").text
 
 

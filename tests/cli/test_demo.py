@@ -24,7 +24,7 @@ def test_the_demo_shows_every_step_and_cleans_up(tmp_path: Path) -> None:
     assert done.stdout.count("(exit code 1)") == 4
     assert done.stdout.count("(exit code 2)") == 1
     shown_parts = ("aborted", "written by Kafka 0.8", "crc: the stored checksum", "Did you mean records?", "million records/s")
-    pipeline = ("commit 1 of", "set aside in _damaged: 1 ranges", "commit 2 of", "nothing new for", "|2026-01-03|  3000|")
+    pipeline = ("commit 1 of", "set aside in _damaged: 1 range of", "commit 2 of", "nothing new for", "|2026-01-03|  3000|")
     for shown in (*shown_parts, *pipeline):
         assert shown in done.stdout
     assert "Traceback" not in done.stdout

@@ -39,7 +39,7 @@ def test_the_choices_of_the_help_are_those_of_the_pipeline() -> None:
 def test_a_run_ends_with_a_summary_and_a_second_one_with_nothing_new(run: Run, source: Path, tmp_path: Path) -> None:
     first = run("ingest", source, tmp_path / "tables", "--master", "none", "--topic", "orders")
     assert first.code == 0, first.errors
-    assert first.text.startswith(f"commit 1 of {tmp_path / 'tables'}: 3 records of 1 partitions, ")
+    assert first.text.startswith(f"commit 1 of {tmp_path / 'tables'}: 3 records of 1 partition, ")
     assert "  orders-0: offsets 0 to 2  3 records\n" in first.text
     assert "records/s" in first.text
     again = run("ingest", source, tmp_path / "tables", "--master", "none", "--topic", "orders")
@@ -55,13 +55,13 @@ def test_a_partition_that_cannot_be_read_does_not_keep_the_others_from_being_tak
     command = ("ingest", source, tmp_path / "tables", "--master", "none")
     ended = run(*command)
     assert (ended.code, f"not read, left to the next run: {log}" in ended.text) == (4, True)
-    assert "1 records of 1 partitions" in ended.text
+    assert "1 record of 1 partition" in ended.text
     strict = run(*command, "--on-damage", "fail")
     assert (strict.code, "KAFKALOG_STORAGE" in strict.errors) == (4, True)
     log.unlink()
     (tmp_path / "elsewhere").rename(log)
     again = run(*command)
-    assert (again.code, "3 records of 1 partitions" in again.text) == (0, True)
+    assert (again.code, "3 records of 1 partition" in again.text) == (0, True)
 
 
 def test_the_summary_as_json(run: Run, source: Path, tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_damage_is_told_with_its_exit_code(run: Run, source: Path, tmp_path: Pat
     path.write_bytes(path.read_bytes()[:70] + b"\xff" + path.read_bytes()[71:])
     ended = run("ingest", source, tmp_path / "tables", "--master", "none")
     assert ended.code == 1
-    assert "set aside in _damaged: 1 ranges" in ended.text
+    assert "set aside in _damaged: 1 range of" in ended.text
     strict = run("ingest", source, tmp_path / "strict", "--master", "none", "--on-damage", "fail")
     assert (strict.code, strict.text) == (1, "")
     assert "KAFKALOG_CORRUPT_BATCH" in strict.errors
@@ -88,7 +88,7 @@ def test_damage_is_told_with_its_exit_code(run: Run, source: Path, tmp_path: Pat
         (["--option", "startingOffsets"], 2, "'startingOffsets' is not NAME=VALUE"),
         (["--option", "startingOfsets=1"], 2, "did you mean startingOffsets"),
         (["--topic", "nope"], 2, "no topic 'nope' here; there are: orders, payments"),
-        (["--topic", "orders", "--option", "Subscribe=payments"], 2, "mean the same: give one of the two"),
+        (["--topic", "orders", "--option", "Subscribe=payments"], 2, "mean the same: give only one of them"),
         (["--keep-raw"], 2, "need --decode json or --decode avro"),
         (["--value", "avro"], 2, "Avro needs the schema"),
     ],

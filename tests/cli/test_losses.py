@@ -52,7 +52,7 @@ def test_recover_says_what_is_there_what_goes_and_what_salvage_would_keep(run: R
         f"deletes offsets 10 to 39, 20 intact records, {whole - size} bytes",
         f"  `kafkalog salvage {broken} --out DIR` loses only offsets 10 to 19",
     ]
-    assert f"  then offsets 0 to 9, 1 segments, {size} bytes" in ended.text
+    assert f"  then offsets 0 to 9, 1 segment, {size} bytes" in ended.text
     told = json.loads(run("recover", broken, "--in-place", "--dry-run", "--json").text)
     assert (told["before"]["end_offset"], told["after"]["end_offset"], told["loss"]["records"]) == (40, 10, 20)
     copied = json.loads(run("recover", broken, "--out", broken.parent.parent / "out", "--json").text)
@@ -64,7 +64,7 @@ def test_recover_without_a_terminal_deletes_intact_batches_only_with_yes(run: Ru
     refused = run("recover", broken, "--in-place")
     assert refused.code == 2
     assert "would delete offsets 10 to 39, 20 intact records" in refused.errors
-    assert f"add --yes to do that, or keep what is intact with `kafkalog salvage {broken} --out DIR`" in refused.errors
+    assert f"add --yes to delete it, or keep what is intact with `kafkalog salvage {broken} --out DIR`" in refused.errors
     assert tree(broken) == before
     assert run("recover", broken, "--in-place", "--yes").code == 1
     assert read_offsets(broken) == list(range(10))
@@ -346,7 +346,7 @@ def test_compact_does_not_delete_records_without_a_key_without_a_word(run: Run, 
     plan = run(*compaction, "--dry-run").text
     assert "deletes 20 records without a key, the first at offset 0: the topic is not a compacted one" in plan
     refused = run(*compaction)
-    assert (refused.code, "add --yes to do that" in refused.errors) == (2, True)
+    assert (refused.code, "add --yes to delete it" in refused.errors) == (2, True)
     answered = run_on_terminal(*compaction, answers=[(QUESTION, b"n\n")])
     assert (answered.code, b"20 records without a key" in answered.out) == (2, True)
     assert tree(folder) == before

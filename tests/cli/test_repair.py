@@ -72,11 +72,16 @@ def test_reindex_says_where_damage_ended_it(run: Run, orders: Path) -> None:
     assert (orders / segment_file_name(0, "index")).exists()
 
 
+def test_reindex_into_another_folder_advises_to_salvage_the_logs_not_that_folder(run: Run, orders: Path, tmp_path: Path) -> None:
+    ended = run("reindex", orders, "--out", tmp_path / "rebuilt")
+    assert f"to keep it: kafkalog salvage {orders} --out DIR" in ended.text
+
+
 def test_undelete_lists_without_out_and_copies_with_it(run: Run, orders: Path, tmp_path: Path) -> None:
     write_segment(orders.parent / f"gone-1.{'0' * 32}-delete", 5, made_batch(5))
     listed = run("undelete", orders.parent)
     assert listed.code == 0
-    assert listed.text.startswith("gone-1: deleted topic, 1 segments, ")
+    assert listed.text.startswith("gone-1: deleted topic, 1 segment, ")
     assert json.loads(run("undelete", orders.parent, "--json").text)["topic"] == "gone"
     assert run("undelete", orders.parent, "--out", tmp_path / "out").code == 0
     assert read_offsets(tmp_path / "out" / "gone-1") == list(range(5, 15))

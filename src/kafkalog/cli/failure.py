@@ -1,4 +1,4 @@
-"""What went wrong, as an exit code and a few lines that say what, where and what to do."""
+"""Errors as exit codes and as a few lines that say what happened, where, and what to do next."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ INTERRUPTED, BROKEN_PIPE, TERMINATED = 130, 141, 143
 
 EXIT_CODES = {
     CLEAN: "success; verify: nothing is wrong",
-    DAMAGE: "damage was found: a strict read stops there, others leave it out",
-    USAGE: "the command cannot be carried out as given",
-    LIMIT: "something in the log asks for more than the limits allow",
-    INPUT_OUTPUT: "something could not be read or written",
+    DAMAGE: "damaged data: a strict read stops there, other commands leave it out",
+    USAGE: "wrong usage: the command cannot run as given",
+    LIMIT: "a limit: the log asks for more memory than is allowed",
+    INPUT_OUTPUT: "a file or folder could not be read or written",
     BUG: "a bug in kafkalog",
     INTERRUPTED: "interrupted (Ctrl-C)",
-    BROKEN_PIPE: "the reader of a pipe went away",
+    BROKEN_PIPE: "the program that reads the output has ended (broken pipe)",
     TERMINATED: "terminated (SIGTERM)",
 }
 
@@ -54,10 +54,10 @@ FAILURES_NAMED = 12
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM: it ends a command as Ctrl-C does, so that unfinished work is undone."""
+    """SIGTERM: ends a command as Ctrl-C does, so that unfinished work is undone."""
 
 
-# The Spark layer gives the errors of the others a code, which is all that comes out of a task.
+# The Spark layer gives errors a code, because only that comes out of a task.
 SPARK_EXIT_CODES = {
     "KAFKALOG_CORRUPT_BATCH": DAMAGE,
     "KAFKALOG_BAD_OPTION": USAGE,
@@ -67,14 +67,14 @@ SPARK_EXIT_CODES = {
 
 
 def _is_spark_error(error: BaseException) -> TypeGuard[SparkSourceError]:
-    """Whether it comes from the Spark layer, which takes a quarter of the time of `kafkalog --help` to import: where it was not
-    imported, there is no such error."""
+    """Whether it comes from the Spark layer. That is not imported to find out, which would take a quarter of the time of
+    `kafkalog --help`: if it has not been imported, there is no such error."""
     errors = sys.modules.get("kafkalog.spark.errors")
     return errors is not None and isinstance(error, errors.SparkSourceError)
 
 
 def exit_code(error: BaseException) -> int:
-    """The exit code that stands for `error`."""
+    """The exit code for `error`."""
     if _is_spark_error(error):
         return SPARK_EXIT_CODES.get(error.code, INPUT_OUTPUT)
     if isinstance(error, Terminated):
@@ -88,7 +88,7 @@ def exit_code(error: BaseException) -> int:
     if isinstance(error, LimitExceeded | MemoryError):
         return LIMIT
     if isinstance(error, UnsupportedFormat) and error.reason == "not-a-segment":
-        return USAGE  # nothing is damaged: it never was a log
+        return USAGE  # not damage: it never was a log
     if isinstance(error, SegmentError | CodecError):
         return DAMAGE
     if isinstance(error, StorageError | OSError):
@@ -97,9 +97,9 @@ def exit_code(error: BaseException) -> int:
 
 
 def describe(error: BaseException, *, on_damage: str | None = "strict", skips_io_errors: bool = False) -> str:
-    """One to three lines about `error`, safe for a terminal; `on_damage` None is a command that knows no such choice.
+    """One to three lines about `error`, safe for a terminal.
 
-    `skips_io_errors` is one that knows the option of that name.
+    `on_damage` is None for a command without that option; `skips_io_errors` says whether it has --skip-io-errors.
     """
     advice = _advice(error, on_damage)
     if skips_io_errors and on_damage == "strict" and _is_unreadable(error):
@@ -108,7 +108,7 @@ def describe(error: BaseException, *, on_damage: str | None = "strict", skips_io
 
 
 def _is_unreadable(error: BaseException) -> bool:
-    """Whether something is there, but storage would not give it."""
+    """Whether a file is there but cannot be read."""
     return isinstance(error, StorageError) and not isinstance(error, NoLogs) and os.path.lexists(error.file or "")
 
 
@@ -127,13 +127,13 @@ def _what(error: BaseException) -> str:
 
 
 def _one_line(text: str) -> str:
-    """A line break in a file's name must not look like the end of a message."""
+    """Escape line breaks: one in a file name must not look like the end of the message."""
     return text.replace("\n", "\\n")
 
 
 def _advice(error: BaseException, on_damage: str | None) -> list[str]:
     if isinstance(error, click.UsageError) and error.ctx is not None:
-        return [f"'{error.ctx.command_path} --help' shows its arguments and examples."]
+        return [f"For arguments, options and examples: {error.ctx.command_path} --help"]
     if isinstance(error, NoLogs):
         return ["Give a log directory (log.dirs), a partition folder, or a segment file."]
     if on_damage is None and isinstance(error, LimitExceeded | CorruptBatch | TornTail):
@@ -149,7 +149,7 @@ def _advice(error: BaseException, on_damage: str | None) -> list[str]:
     if isinstance(error, SegmentChanged):
         return ["A running broker rolls, compacts and deletes segments: run the command again, or read a copy."]
     if isinstance(error, UnsupportedFormat):
-        return []  # the error's own detail says what to give instead
+        return []  # the error itself says what to give instead
     if isinstance(error, SegmentError) and on_damage == "strict":
         return ["To continue: --on-damage skip leaves damaged batches out, salvage also resynchronises after a corrupt length."]
     if isinstance(error, MemoryError):
@@ -160,14 +160,14 @@ def _advice(error: BaseException, on_damage: str | None) -> list[str]:
 
 
 def _places(error: SegmentError) -> tuple[str, str]:
-    """The error's file and its folder as one would type them, or what stands for them."""
+    """The error's file and its folder as one would type them, or placeholders."""
     if not error.file:
         return "FILE", "PATH"
     return shlex.quote(error.file), shlex.quote(os.path.dirname(error.file) or ".")
 
 
 def warn(text: str) -> None:
-    """A line on standard error, if there is one."""
+    """Write a line to standard error, if that is open."""
     if sys.stderr is not None:
         sys.stderr.write(f"kafkalog: {text}\n")
         sys.stderr.flush()
@@ -185,7 +185,7 @@ def report_failure(error: BaseException, *, on_damage: str | None = "strict", sk
 
 
 class Failures:
-    """Partitions that could not be worked on: each is reported when it happens and all of them in the end."""
+    """Partitions that failed: each is reported when it happens, and all of them at the end."""
 
     def __init__(self, *, as_json: bool, before_report: Callable[[], None] = lambda: None) -> None:
         self.as_json = as_json
@@ -204,7 +204,7 @@ class Failures:
             click.echo(json.dumps({**failed, "error": str(error), "exit_code": code}))
 
     def finish(self) -> int:
-        """Name all of them; the gravest exit code, or CLEAN."""
+        """List all of them; the highest exit code, or CLEAN."""
         if self.failed:
             names = [name for name, _ in self.failed.values()]
             more = f" and {len(names) - FAILURES_NAMED} more" if len(names) > FAILURES_NAMED else ""

@@ -1,4 +1,4 @@
-"""The `kafkalog` command: its subcommands, and the way every failure becomes an exit code."""
+"""The `kafkalog` command: its subcommands, and failures turned into exit codes."""
 
 from __future__ import annotations
 
@@ -53,10 +53,11 @@ EXAMPLES = (
     cls=Group,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    subcommand_metavar="COMMAND ...",
     examples=EXAMPLES,
 )
 @click.option("--version", "-V", is_flag=True, help="Show the version.")
-@click.option("--verbose", is_flag=True, help="With --version: also the versions of libraries and which C functions are used.")
+@click.option("--verbose", is_flag=True, help="With --version: also the versions of libraries, and the C functions in use.")
 @click.pass_context
 def kafkalog(context: click.Context, version: bool, verbose: bool) -> None:
     """Read, write and repair Kafka's log files without a broker.
@@ -102,12 +103,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (Exception, KeyboardInterrupt) as error:
         on_damage = "strict" if _has_option(given, "on_damage") else None
         code = report_failure(error, on_damage=on_damage, skips_io_errors=_has_option(given, "skip_io_errors"))
-        _let_go_of_stdout()
+        _abandon_stdout()
     return code
 
 
 def _has_option(given: Sequence[str], name: str) -> bool:
-    """Whether the command that was given has this option; an error advises no other."""
+    """Whether the command has this option; the advice of an error names no option that it does not have."""
     command = next((kafkalog.commands[word] for word in given if word in kafkalog.commands), None)
     return command is not None and any(option.name == name for option in command.params)
 
@@ -139,8 +140,8 @@ def _invoke(arguments: list[str]) -> int:
         return ended.exit_code
 
 
-def _let_go_of_stdout() -> None:
-    """If text is left that cannot be written, keep Python from trying once more when it ends."""
+def _abandon_stdout() -> None:
+    """Drop text that cannot be written, so that Python does not try again at exit."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()

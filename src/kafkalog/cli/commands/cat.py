@@ -17,6 +17,7 @@ from .shared_options import (
     requested,
     row_options,
 )
+from .values import Number
 
 # Written out here because the tasks need Arrow, which no help text should load; a test compares them.
 DECODERS = (
@@ -79,7 +80,7 @@ class CatRequest:
     examples=EXAMPLES,
 )
 @path_argument
-@click.option("--tail", type=click.IntRange(0), metavar="N", help="Only the last N records of each partition.")
+@click.option("--tail", type=Number(0), metavar="N", help="Only the last N records of each partition.")
 @click.option("--follow", "-f", is_flag=True, help="Keep printing what a running broker appends, until Ctrl-C.")
 @click.option("--key", metavar="PATTERN", help="Only records with this key; with --pattern regex, keys that contain a match.")
 @click.option("--grep", metavar="PATTERN", help="Only records whose value contains this; with --tail, among the last N.")

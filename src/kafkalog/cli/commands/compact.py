@@ -6,6 +6,7 @@ import click
 
 from .help import LOCAL_PATH_TEXT, Command
 from .shared_options import LOSS_TEXT, PLACES_TEXT, ChangeOptions, maintenance_options, path_argument
+from .values import Number
 
 NOTES = f"""
 Follows the rules of Kafka's own cleaner: the first and last offset of each batch stay, tombstones and transaction markers are
@@ -30,7 +31,7 @@ EXAMPLES = (
 @click.option("--roll", is_flag=True, help="Close the newest segment first, so that its records are compacted too.")
 @click.option(
     "--map-bytes",
-    type=click.IntRange(1 << 16),
+    type=Number(1 << 16),
     default=128 << 20,
     show_default=True,
     metavar="N",

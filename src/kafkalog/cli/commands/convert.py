@@ -1,4 +1,4 @@
-"""`kafkalog convert`: logs re-encoded in another format, codec or batch size."""
+"""`kafkalog convert`: re-encode logs in another format, codec or batch size."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from .shared_options import (
     path_argument,
     requested,
 )
+from .values import Number
 
 NOTES = f"""
 Offsets, gaps, timestamps and their types stay the same. Control batches and empty batches are not touched; batches that have a
@@ -47,9 +48,7 @@ class ConvertRequest:
 @path_argument
 @click.option("--codec", type=click.Choice(CODECS), help="Recompress with this codec.  [default: the codec each batch has]")
 @level_option
-@click.option(
-    "--batch-bytes", type=click.IntRange(1), metavar="N", help="Regroup records into batches of this size.  [default: as is]"
-)
+@click.option("--batch-bytes", type=Number(1), metavar="N", help="Regroup records into batches of this size.  [default: as is]")
 @index_interval_option
 @change_options()
 @requested(ConvertRequest)

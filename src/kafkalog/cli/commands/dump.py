@@ -8,7 +8,7 @@ import click
 
 from .help import Command
 from .shared_options import Decorator, choice_option, requested
-from .values import complete_path
+from .values import Number, complete_path
 
 # Written out here because the task needs NumPy, which no help text should load; a test compares them.
 STYLES = ("4.3", "0.8")
@@ -25,7 +25,7 @@ NOTES = """
 FILE is a .log, .checkpoint (KRaft), .index, .timeindex, .txnindex or .snapshot file. An index is checked against the .log file in
 the same folder; mismatches are listed on standard error after all files.
 
-The lines are those of DumpLogSegments of Kafka 4.3, byte for byte, and so is exit code 0 wherever that tool succeeds. Where it
+The output is that of DumpLogSegments of Kafka 4.3, byte for byte, and the exit code is 0 wherever that tool succeeds. Where it
 fails with an uncaught exception, dump stops with an error. On a terminal, characters that are not printable are shown as \\x1b.
 """
 EXAMPLES = (
@@ -87,15 +87,15 @@ class DumpRequest:
 @click.option("--deep-iteration", is_flag=True, help="Print records, not only batches; implied by --print-data-log.")
 @click.option("--skip-record-metadata", is_flag=True, help="Print only keys and values; control records are left out.")
 @click.option("--verify-index-only", is_flag=True, help="Check indexes without printing their entries.")
-@click.option("--index-sanity-check", is_flag=True, help="Only the check of an index that a broker makes when it starts.")
+@click.option("--index-sanity-check", is_flag=True, help="Run only the index check that a broker runs when it starts.")
 @click.option(
     "--max-message-size",
-    type=click.IntRange(0),
+    type=Number(0),
     metavar="SIZE",
     help="Largest batch, in bytes, that index entries are checked against; with --style 0.8 the largest message.  "
     "[default: 5242880; none with 0.8]",
 )
-@click.option("--max-bytes", type=click.IntRange(0), metavar="SIZE", help="Read at most this many bytes of each log.")
+@click.option("--max-bytes", type=Number(0), metavar="SIZE", help="Read at most this many bytes of each log.")
 @_decoder_class("key", "keys")
 @_decoder_class("value", "values")
 @click.option("--offsets-decoder", is_flag=True, help="Decode records of __consumer_offsets.")
@@ -103,7 +103,7 @@ class DumpRequest:
 @click.option("--cluster-metadata-decoder", is_flag=True, help="Decode records of __cluster_metadata and KRaft snapshots.")
 @click.option("--remote-log-metadata-decoder", is_flag=True, help="Decode records of __remote_log_metadata.")
 @click.option("--share-group-state-decoder", is_flag=True, help="Decode records of __share_group_state.")
-@choice_option("--style", STYLES, "0.8 prints the lines of Kafka 0.8 and stops where its tool did.")
+@choice_option("--style", STYLES, "0.8 prints what the tool of Kafka 0.8 printed, and stops where it stopped.")
 @requested(DumpRequest)
 def dump(request: DumpRequest) -> int:
     """Print log files exactly as Kafka's kafka-dump-log does."""

@@ -10,7 +10,7 @@ from kafkalog.errors import UsageError
 
 from .help import Command
 from .shared_options import CODECS, json_option, requested
-from .values import complete_path, parse_names, parse_numbers, require_known
+from .values import Number, complete_path, parse_names, parse_numbers, require_known
 
 NOTES = """
 Without a codec, the size of v0 and v1 messages does not depend on the batch size. Compressed sizes need real content: batches
@@ -63,14 +63,14 @@ class EstimateRequest:
 
 @click.command(cls=Command, notes=NOTES, examples=EXAMPLES)
 @click.argument("path", metavar="[PATH]", shell_complete=complete_path, required=False)
-@click.option("--count", type=click.IntRange(1), metavar="N", help="Number of records, all alike.  [default: 1]")
-@click.option("--key-size", type=click.IntRange(0), metavar="BYTES", help="Size of each key.  [default: null keys]")
-@click.option("--value-size", type=click.IntRange(0), metavar="BYTES", help="Size of each value.  [default: null values]")
+@click.option("--count", type=Number(1), metavar="N", help="Number of equal records.  [default: 1]")
+@click.option("--key-size", type=Number(0), metavar="BYTES", help="Size of each key.  [default: null keys]")
+@click.option("--value-size", type=Number(0), metavar="BYTES", help="Size of each value.  [default: null values]")
 @click.option("--headers", callback=parse_headers, metavar="K:V,K:V", help="Sizes of the key and value of each header.")
-@click.option("--interval-ms", type=click.IntRange(0), metavar="MS", help="Time between records.  [default: 1]")
+@click.option("--interval-ms", type=Number(0), metavar="MS", help="Time between records.  [default: 1]")
 @click.option("--batch", "batch_sizes", callback=parse_numbers, metavar="N,N", help="Records per batch.  [default: 1,10,100…]")
 @click.option("--codec", "codec_names", callback=parse_names, metavar="A,B", help="Codecs to try.  [default: all, with PATH]")
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="Records to read from PATH.  [default: 10000]")
+@click.option("--limit", type=Number(1), metavar="N", help="Records to read from PATH.  [default: 10000]")
 @json_option("One JSON object")
 @requested(EstimateRequest)
 def estimate(request: EstimateRequest) -> int:

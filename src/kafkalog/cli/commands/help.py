@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -15,22 +16,29 @@ LOCAL_PATH_TEXT = "PATH is a partition folder or a log directory (log.dirs)."
 
 Terms = Mapping[str, Mapping[str, str]]
 
-
-HYPHEN, UNBREAKABLE = "-", "\u2011"
+# They stand for a hyphen and a space that a line must not be broken at, until it is wrapped.
+HYPHEN, SPACE = "\u2011", "\u00a0"
+BREAKABLE = str.maketrans({HYPHEN: "-", SPACE: " "})
+SHORT_DEFAULT = re.compile(r"\[(?:default: .{1,24}|required)\]$")
 
 
 class WholeWords(click.HelpFormatter):
-    """Wraps lines at spaces only: an option or a file name that is broken at a hyphen cannot be copied or searched for."""
+    """Wraps lines at spaces only, and not inside `[default: x]`: a name broken at a hyphen cannot be copied or searched for."""
 
     def write_text(self, text: str) -> None:
-        super().write_text(text.replace(HYPHEN, UNBREAKABLE))
+        super().write_text(_whole_words(text))
 
     def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
-        kept = [(first, second.replace(HYPHEN, UNBREAKABLE)) for first, second in rows]
+        kept = [(first, _whole_words(second)) for first, second in rows]
         super().write_dl(kept, col_max, col_spacing)
 
     def getvalue(self) -> str:
-        return super().getvalue().replace(UNBREAKABLE, HYPHEN)
+        return super().getvalue().translate(BREAKABLE)
+
+
+def _whole_words(text: str) -> str:
+    whole = SHORT_DEFAULT.sub(lambda default: default[0].replace(" ", SPACE), text)
+    return whole.replace("-", HYPHEN)
 
 
 class Context(click.Context):

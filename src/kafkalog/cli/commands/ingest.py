@@ -1,4 +1,4 @@
-"""`kafkalog ingest`: log folders into Parquet tables."""
+"""`kafkalog ingest`: from log folders to Parquet tables."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ from .shared_options import (
     json_option,
     registry_prefix_option,
     requested,
-    sources_argument,
     topic_option,
 )
-from .values import complete_path, parse_pairs
+from .values import Number, complete_path, parse_pairs
 
 # Written out here because no help text should load more than it needs; a test compares them.
 GRAINS = ("day", "hour")
@@ -33,7 +32,7 @@ PAYLOADS = ("json", "avro")
 NOTES = """
 Read the result with spark.read.parquet(TARGET), DuckDB, Polars or pandas. There is one folder for each topic and day, and each
 file is named after its first record, as in TARGET/topic=orders/day=2026-01-31/orders-0-00000000000000004711.parquet. Damaged
-batches are rows of TARGET/_damaged; TARGET/_kafkalog holds the log of commits. To write to s3://, install boto3:
+batches are rows of TARGET/_damaged; TARGET/_kafkalog contains the commit log. To write to s3://, install boto3:
 pip install 'kafkalog[s3]'.
 """
 EXAMPLES = (
@@ -89,7 +88,7 @@ class IngestRequest:
 choice_options = grouped(
     IngestChoices,
     "choices",
-    choice_option("--by", GRAINS, "One folder per day or hour, in UTC."),
+    choice_option("--by", GRAINS, "One folder per day or per hour (UTC)."),
     click.option("--headers", is_flag=True, help="Also keep the headers of records."),
     click.option("--metadata", is_flag=True, help="Also keep producer, epoch, codec, file and position of each record."),
     choice_option("--codec", CODECS, "Compression of the Parquet files."),
@@ -97,11 +96,11 @@ choice_options = grouped(
         "--level",
         type=int,
         metavar="N",
-        help="Level of zstd (-100 to 22) or gzip (1 to 9); zstd at 1 is half the size.  [default: -7 for zstd]",
+        help="Level of zstd (-100 to 22) or gzip (1 to 9); zstd level 1 halves the size.  [default: -7 for zstd]",
     ),
     click.option(
         "--file-size",
-        type=click.IntRange(1),
+        type=Number(1),
         default=256,
         show_default=True,
         metavar="MIB",
@@ -120,7 +119,7 @@ choice_options = grouped(
         type=click.File("r", encoding="utf-8"),
         callback=_content,
         metavar="FILE",
-        help="With --decode: the schema. For json Spark DDL or df.schema.json(), inferred if not given; for avro its own.",
+        help="With --decode: the schema. For json: Spark DDL or df.schema.json(), inferred if not given; for avro: Avro's own.",
     ),
     registry_prefix_option,
     click.option(
@@ -156,12 +155,12 @@ choice_options = grouped(
 
 
 @click.command(cls=Command, notes=NOTES, examples=EXAMPLES)
-@sources_argument
+@click.argument("sources", metavar="SOURCE...", shell_complete=complete_path, nargs=-1)
 @click.argument("target", metavar="TARGET", shell_complete=complete_path)
 @topic_option
 @choice_options
 @json_option("The summary as JSON")
-@click.option("--quiet", "-q", is_flag=True, help="No progress and no summary; errors still appear.")
+@click.option("--quiet", "-q", is_flag=True, help="No progress and no summary, only errors.")
 @requested(IngestRequest)
 def ingest(request: IngestRequest) -> int:
     """Ingest new records into Parquet tables, exactly once.
@@ -170,6 +169,8 @@ def ingest(request: IngestRequest) -> int:
     written under TARGET. The next run continues where this one ended. If a run is killed, the next one completes or undoes it: no
     record is lost and none is ingested twice.
     """
+    if not request.sources:
+        raise UsageError("give SOURCE and TARGET: kafkalog ingest /var/lib/kafka/data /lake/kafka")
     choices = request.choices
     if choices["value"] is None and (choices["schema"] is not None or choices["registry_prefix"] or choices["keep_raw"]):
         raise UsageError("--schema, --registry-prefix and --keep-raw need --decode json or --decode avro")

@@ -8,11 +8,11 @@ from .help import PATH_TEXT, Command
 from .shared_options import choice_option, json_option, path_argument, quiet_option, topic_option
 
 NOTES = """
-Without --deep, only the first entry of each segment and the last of each partition are read: time range, formats and codecs are
-those of these entries. Size is the size of the .log files; "on disk" is what all files take in disk blocks, with indexes and
-leftovers, which is less than their size where they are sparse, as preallocated files are. The ratio compares the uncompressed
-size with the stored size: ~ marks an estimate from up to 16 samples per partition; --deep decompresses everything and gives the
-exact ratio. Leftovers are .deleted, .cleaned, .swap and .tmp files, and -delete, -future and -stray folders.
+Without --deep, only the first entry of each segment and the last of each partition are read: time range, formats and codecs come
+from these entries. "size" is the size of the .log files; "on disk" counts the disk blocks of all files, including indexes and
+leftovers (less than their size if they are sparse, as preallocated files are). "ratio" is the uncompressed size divided by the
+stored size: ~ marks an estimate from up to 16 samples per partition; --deep decompresses everything for the exact ratio.
+Leftovers are .deleted, .cleaned, .swap and .tmp files, and -delete, -future and -stray folders.
 """
 EXAMPLES = (
     "kafkalog ls /var/lib/kafka/data",
@@ -30,7 +30,9 @@ EXAMPLES = (
 @path_argument
 @choice_option("--by", ("topic", "partition"), "One row for each.")
 @topic_option
-@click.option("--deep", is_flag=True, help="Read everything: batches, records, exact ratio; all times, formats and codecs.")
+@click.option(
+    "--deep", is_flag=True, help="Read everything: count batches and records, exact ratio, all times, formats and codecs."
+)
 @click.option("--formats", is_flag=True, help="Bytes and records in v0, v1 and v2: what is left to convert. Reads all headers.")
 @json_option("One JSON object by partition, with every leftover and problem,")
 @quiet_option

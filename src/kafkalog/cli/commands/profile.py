@@ -1,4 +1,4 @@
-"""`kafkalog profile`: why is my disk full?"""
+"""`kafkalog profile`: what fills the disk."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from .shared_options import (
     threads_option,
     topic_option,
 )
-from .values import parse_time
+from .values import Number, parse_time
 
 WEEK_MS = 604_800_000
 
 NOTES = """
 Sizes are those of batches as stored. The bytes of a batch are divided among its records in proportion to the size of key, value
-and headers. A key prefix ends at the first of : / . | - _ # in a key, or after 4 bytes if none of them comes early.
+and headers. A key prefix ends at the first of : / . | - _ # in a key, or after 4 bytes if none of these is near the start.
 
 Everything by topic, partition, codec and batch is exact, and so are up to 65536 keys, hours and producers, 16384 prefixes, 4096
 header names, and duplicates in partitions of up to 131072 keys. Beyond that, and for zstd in logs over 8 MiB, the numbers are
@@ -56,16 +56,18 @@ class ProfileRequest:
 
 @click.command(
     cls=Command,
-    help=f"Show what takes the space and how much could be saved.\n\n{PATH_TEXT}",
+    help=f"Show what fills the disk and how much could be saved.\n\n{PATH_TEXT}",
     notes=NOTES,
     examples=EXAMPLES,
 )
 @path_argument
 @topic_option
 @partition_option
-@click.option("--top", type=click.IntRange(1), default=10, show_default=True, metavar="N", help="How many of each kind to show.")
+@click.option("--top", type=Number(1), default=10, show_default=True, metavar="N", help="Rows to show of each kind.")
 @click.option(
-    "--quick", is_flag=True, help="Read only headers and a few batches: nothing by key or header name, no duplicates, no ratio."
+    "--quick",
+    is_flag=True,
+    help="Read only headers and a few batches: nothing by key or header name, no duplicates, no compression ratio.",
 )
 @choice_option(
     "--on-damage",
@@ -78,11 +80,11 @@ class ProfileRequest:
 )
 @click.option(
     "--retention-ms",
-    type=click.IntRange(0),
+    type=Number(0),
     default=WEEK_MS,
     show_default=True,
     metavar="N",
-    help="The topics' retention.ms, to tell when segments with such timestamps are deleted.",
+    help="The topics' retention.ms: decides when segments with timestamps in the future are deleted.",
 )
 @json_option("One JSON object with all topics and partitions")
 @threads_option

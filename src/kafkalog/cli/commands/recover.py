@@ -29,7 +29,7 @@ EXAMPLES = (
     examples=EXAMPLES,
 )
 @path_argument
-@click.option("--whole", is_flag=True, help="Also check what lies before the recovery point.")
+@click.option("--whole", is_flag=True, help="Also check batches before the recovery point.")
 @maintenance_options
 def recover(path: str, change: ChangeOptions, whole: bool) -> int:
     from ..run.changes import run_recover

@@ -1,4 +1,4 @@
-"""`kafkalog reindex`: index, snapshot and checkpoint files rebuilt from the logs."""
+"""`kafkalog reindex`: rebuild index, snapshot and checkpoint files from the logs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EXAMPLES = (
     examples=EXAMPLES,
 )
 @path_argument
-@out_option("Write the rebuilt files under this folder instead, without the logs.")
+@out_option("Write the rebuilt files, without the logs, under this folder.")
 @click.option(
     "--in-place",
     is_flag=True,
@@ -37,7 +37,7 @@ EXAMPLES = (
     "--now",
     callback=parse_time,
     metavar="TIME",
-    help="Forget producers that were silent for a day by this time, as recovery does.  [default: forget none]",
+    help="Drop producers that wrote nothing in the day before this time, as recovery does.  [default: keep all]",
 )
 @repair_options
 def reindex(path: str, out: str | None, in_place: bool, discard: bool, now: int | None, repair: RepairOptions) -> int:

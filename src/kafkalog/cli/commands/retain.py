@@ -6,6 +6,7 @@ import click
 
 from .help import LOCAL_PATH_TEXT, Command
 from .shared_options import LOSS_TEXT, PLACES_TEXT, ChangeOptions, maintenance_options, path_argument
+from .values import Number
 
 NOTES = f"""
 Nothing is deleted by default: give retention.ms, retention.bytes, --start-offset, or several of them. Whole segments are deleted,
@@ -26,7 +27,7 @@ EXAMPLES = (
     cls=Command, help=f"Delete old records by time, size or offset.\n\n{LOCAL_PATH_TEXT}", notes=NOTES, examples=EXAMPLES
 )
 @path_argument
-@click.option("--start-offset", type=click.IntRange(0), metavar="N", help="Delete all records before this offset.")
+@click.option("--start-offset", type=Number(0), metavar="N", help="Delete all records before this offset.")
 @maintenance_options
 def retain(path: str, change: ChangeOptions, start_offset: int | None) -> int:
     from ..run.changes import run_retain

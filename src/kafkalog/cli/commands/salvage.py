@@ -9,8 +9,8 @@ from .shared_options import RepairOptions, out_option, repair_options
 from .values import complete_path
 
 NOTES = """
-Next to DIR/<topic>-<partition> there are two journals, .salvage.jsonl and .salvage.txt: every byte range that was left out and
-why, what was filled in from which replica, and which offsets are lost. Records are copied as stored. A partition appears once it
+Two journals next to DIR/<topic>-<partition>, .salvage.jsonl and .salvage.txt, list every byte range that was left out and why,
+what was filled in from which replica, and which offsets are lost. Records are copied as stored. A partition appears once it
 is complete, or not at all; running the same command again changes nothing.
 """
 EXAMPLES = (
@@ -32,14 +32,15 @@ EXAMPLES = (
 @click.option(
     "--unverified",
     is_flag=True,
-    help="Also keep intact batches between two damaged places that might be bytes inside a value.",
+    help="Also keep intact batches between two damaged places, which may be bytes inside a value.",
 )
 @repair_options
 def salvage(paths: tuple[str, ...], out: str, fill_gaps: bool, unverified: bool, repair: RepairOptions) -> int:
     """Copy all intact batches of damaged partitions.
 
-    Every intact batch keeps its offsets, indexes are rebuilt, and PATH is only read. PATH is a partition folder, a log directory
-    (log.dirs), or a segment file. Several paths with the same partition are replicas: what one has lost is taken from another.
+    Every intact batch keeps its offsets, indexes are rebuilt, and PATH is only read. PATH is a partition folder, a log
+    directory (log.dirs), or a segment file. Several paths with the same partition are replicas: batches that one has lost are
+    taken from another.
     """
     from ..run.salvage import run_salvage
 

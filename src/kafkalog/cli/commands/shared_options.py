@@ -16,7 +16,7 @@ import click
 from kafkalog.errors import UsageError
 
 from ..render.target import STDOUT
-from .values import complete_path, complete_topic, parse_settings, parse_time
+from .values import Number, complete_path, complete_topic, parse_settings, parse_time
 
 # Written out here because the tables need Arrow, which no help text should load; a test compares them.
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -26,10 +26,10 @@ FORMATS = ("text", "json", "csv", "arrow", "parquet")
 ISOLATIONS = ("read_uncommitted", "read_committed")
 
 PLACES_TEXT = """\
-With --out, PATH is only read, and each new partition appears under DIR once it is complete, or not at all. In-place commands
-require a stopped broker: they remove the clean-shutdown marker first, so that the next broker checks everything, and after a
-crash either the old or the new files are there, and the same command finishes the job. Running a command again changes nothing
-that is already done. A partition that fails is reported, and the others are still processed."""
+With --out, PATH is only read, and each new partition appears under DIR once it is complete, or not at all. With --in-place, the
+broker must be stopped. The clean-shutdown marker is removed first, so that the broker checks everything when it starts; after a
+crash either the old or the new files are there, and the same command finishes the job. Running a command twice does no harm: what
+is done stays as it is. A partition that fails is reported, and the others are still processed."""
 
 LOSS_TEXT = "With --in-place on a terminal, the command asks before it deletes records; --yes answers."
 
@@ -107,7 +107,7 @@ partition_option = click.option(
     help="Only this partition; may be repeated.",
 )
 threads_option = click.option(
-    "--threads", type=click.IntRange(1), metavar="N", help="Threads that decode.  [default: number of cores, at most 4]"
+    "--threads", type=Number(1), metavar="N", help="Number of decoding threads.  [default: number of cores, at most 4]"
 )
 dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would be done and write nothing.")
 quiet_option = click.option(
@@ -126,7 +126,7 @@ config_option = click.option(
 )
 index_interval_option = click.option(
     "--index-interval-bytes",
-    type=click.IntRange(1),
+    type=Number(1),
     metavar="N",
     help="The topic's index.interval.bytes.  [default: inferred from its index files, else 4096]",
 )
@@ -306,7 +306,7 @@ class RowOptions:
 row_options = grouped(
     RowOptions,
     "rows",
-    click.option("--limit", type=click.IntRange(0), metavar="N", help="At most this many rows."),
+    click.option("--limit", type=Number(0), metavar="N", help="At most this many rows."),
     format_options("How rows are written; see below."),
     choice_option("--encoding", ENCODINGS, "How keys, values and other bytes are written in text, json and csv."),
     click.option(

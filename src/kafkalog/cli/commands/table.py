@@ -1,4 +1,4 @@
-"""`kafkalog table`: any table of any log, in any format."""
+"""`kafkalog table`: any table of a log, in any format."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TERMS = {
         "transactions": "Committed, aborted and open transactions.",
         "producers": "Producer state, from .snapshot files and replayed.",
         "epochs": "Leader epochs, from the checkpoint and from batches.",
-        "findings": "What `kafkalog verify` finds.",
+        "findings": "The findings of `kafkalog verify`.",
     },
     "Formats": {
         "text": "For people: aligned columns, shortened to the width of a terminal. Characters that are not printable are "

@@ -1,4 +1,4 @@
-"""`kafkalog transactions`: which are open, and what holds consumers back."""
+"""`kafkalog transactions`: committed, aborted and open ones, and the one that holds consumers back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STATES = ("open", "aborted", "committed")
 NOTES = """
 Read from batch headers and markers. A read_committed consumer stops at the last stable offset (LSO): where the first open
 transaction starts, or else the end of the log. A transaction that has been open for more than 15 minutes (the broker's
-transaction.max.timeout.ms) is hanging: its coordinator has forgotten it, and only the abort command ends it.
+transaction.max.timeout.ms) is hanging: its coordinator no longer knows it, and only the abort command ends it.
 """
 EXAMPLES = (
     "kafkalog transactions /var/lib/kafka/data",
@@ -60,7 +60,7 @@ class TransactionsRequest:
     default="localhost:9092",
     show_default=True,
     metavar="HOST:PORT",
-    help="The server to put into the abort command.",
+    help="Server to write into the abort command.",
 )
 @json_option("One JSON object with partitions and their transactions")
 @quiet_option

@@ -1,4 +1,4 @@
-"""`kafkalog truncate`: the end of logs cut off, as a follower does."""
+"""`kafkalog truncate`: cut off the end of logs, as a follower does."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import click
 
 from .help import LOCAL_PATH_TEXT, Command
 from .shared_options import LOSS_TEXT, PLACES_TEXT, ChangeOptions, change_options, config_option, path_argument, yes_option
+from .values import Number
 
 NOTES = f"""
 A batch that contains the offset is removed as a whole, so the log may end earlier; the plan shows where. Leader epochs, producer
@@ -23,7 +24,7 @@ EXAMPLES = (
 
 @click.command(cls=Command, help=f"Truncate logs to an offset.\n\n{LOCAL_PATH_TEXT}", notes=NOTES, examples=EXAMPLES)
 @path_argument
-@click.option("--to-offset", type=click.IntRange(0), required=True, metavar="N", help="The log end offset afterwards.")
+@click.option("--to-offset", type=Number(0), required=True, metavar="N", help="The log end offset afterwards.")
 @change_options(config_option, yes_option)
 def truncate(path: str, change: ChangeOptions, to_offset: int) -> int:
     from ..run.changes import run_truncate

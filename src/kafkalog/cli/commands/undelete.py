@@ -8,8 +8,8 @@ from .help import LOCAL_PATH_TEXT, Command
 from .shared_options import RepairOptions, out_option, path_argument, repair_options
 
 NOTES = """
-Finds topics in -delete folders and segments named .deleted. Without --out it only lists them. A broker keeps deleted segments for
-file.delete.delay.ms (a minute), and keeps all of them if it is stopped in time: stop the broker first.
+Finds topics in -delete folders and segments named .deleted. Without --out it only lists them. A broker removes deleted files
+after file.delete.delay.ms (one minute): stop it first, and what is still there stays.
 """
 EXAMPLES = (
     "kafkalog undelete /var/lib/kafka/data",

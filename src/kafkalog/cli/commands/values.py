@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -20,8 +21,24 @@ NAMES_LISTED = 30
 PLACES = ("path", "paths", "sources")  # arguments at which there are topics
 
 
+class Number(click.types.IntParamType):
+    """An integer from `least` to `most`. Unlike click's own range it leaves no `[x>=1]` in the help, and its errors are words."""
+
+    def __init__(self, least: int, most: int | None = None) -> None:
+        self.least = least
+        self.most = most
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> int:
+        number = int(super().convert(value, parameter, context))
+        if number < self.least:
+            self.fail(f"{number} is too small: the least is {self.least}", parameter, context)
+        if self.most is not None and number > self.most:
+            self.fail(f"{number} is too large: the most is {self.most}", parameter, context)
+        return number
+
+
 def parse_time(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
-    """Milliseconds since 1970, of such a number or of ISO 8601 with a time zone."""
+    """Milliseconds since 1970, from that number or from ISO 8601 with a time zone."""
     if value is None:
         return None
     digits = value.removeprefix("-")
@@ -32,7 +49,7 @@ def parse_time(context: click.Context, parameter: click.Parameter, value: str | 
     except ValueError:
         raise click.BadParameter(f"{value!r} is not a time: write 2026-01-31T12:00:00Z, or milliseconds since 1970") from None
     if moment.tzinfo is None:
-        raise click.BadParameter(f"{value!r} has no time zone: write {moment.isoformat()}Z for UTC, or +02:00 at its end")
+        raise click.BadParameter(f"{value!r} has no time zone: write {moment.isoformat()}Z for UTC, or add +02:00")
     return (moment - EPOCH) // MILLISECOND
 
 
@@ -44,7 +61,7 @@ def parse_names(context: click.Context, parameter: click.Parameter, value: str |
     if not all(names):
         raise click.BadParameter(f"{value!r} has an empty name: write a,b,c")
     if len(set(names)) < len(names):
-        raise click.BadParameter(f"{value!r} has a name twice")
+        raise click.BadParameter(f"{value!r} names the same thing twice")
     return names
 
 
@@ -70,7 +87,7 @@ def parse_settings(context: click.Context, parameter: click.Parameter, value: tu
 
 
 def parse_pairs(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> dict[str, str]:
-    """NAME=VALUE any number of times; of a name that comes twice the last one counts, as in Spark."""
+    """NAME=VALUE any number of times; the last value of a name counts, as in Spark."""
     pairs = {}
     for text in value:
         name, found, content = text.partition("=")

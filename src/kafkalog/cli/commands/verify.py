@@ -1,4 +1,4 @@
-"""`kafkalog verify`: what is wrong with these logs, and what to do about it."""
+"""`kafkalog verify`: what is wrong with logs, and what to do about it."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ SEVERITIES = ("error", "warning", "info")
 NOTES = """
 Checks the checksum and structure of every batch and record; offsets, leader epochs and producers' sequence numbers from entry to
 entry and segment to segment; .index, .timeindex and .txnindex files against the log; .snapshot files against a replay;
-checkpoints, partition.metadata and meta.properties; and files and folders that a broker has left over. docs/verify.md lists every
+checkpoints, partition.metadata and meta.properties; and files and folders that a broker left over. docs/verify.md lists every
 finding. Nothing is written, and a broker may be running.
 """
 TERMS = {
     "Severities": {
         "error": "Something is not what was written, or contradicts itself.",
-        "warning": "Something is missing or odd, and a broker would not explain it.",
+        "warning": "Something is missing or odd, and no broker would have left it so.",
         "info": "Nothing is wrong: leftovers, the tail of a log that was not closed.",
     }
 }

@@ -16,7 +16,7 @@ Encode = Callable[[bytes], str]
 
 NULL_TEXT = "null"
 EMPTY_TEXT = '""'
-# A spreadsheet takes a cell that begins with one of these for a formula (OWASP, "CSV Injection").
+# A spreadsheet runs a cell that begins with one of these as a formula (OWASP, "CSV Injection").
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
@@ -28,7 +28,7 @@ def _utf8(data: bytes) -> str:
     return data.decode("utf-8", "backslashreplace")
 
 
-# What bytes become in text and CSV.
+# How bytes are written in text and CSV.
 TEXT_ENCODINGS: dict[str, Encode] = {"utf8": _utf8, "hex": bytes.hex, "base64": _base64}
 
 
@@ -47,7 +47,7 @@ JSON_ENCODINGS: dict[str, Encode] = {
 
 
 def text_cells(column: pa.Array, encoding: str, longest: int | None = None) -> Cells:
-    """The column for people: every character printable. Of bytes only the first `longest` are looked at, where given."""
+    """The column as text with every character printable; of bytes only the first `longest`, if given."""
     encode = TEXT_ENCODINGS[encoding]
 
     def show(value: Any) -> str:
@@ -70,9 +70,9 @@ def text_cells(column: pa.Array, encoding: str, longest: int | None = None) -> C
 
 
 def csv_cells(column: pa.Array, encoding: str, *, escape: bool, safe: bool = False) -> Cells:
-    """The column as RFC 4180 fields: null is nothing at all, an empty value is a pair of quotes.
+    """The column as RFC 4180 fields: null is an empty field, an empty value is a pair of quotes.
 
-    With `safe`, an apostrophe precedes a text that a spreadsheet would take for a formula; numbers stay as they are.
+    With `safe`, an apostrophe precedes text that a spreadsheet would run as a formula; numbers stay as they are.
     """
     encode = TEXT_ENCODINGS[encoding]
     shown = printable if escape else str
@@ -131,7 +131,7 @@ def _json_element(value: Any, encoding: str) -> str:
 
 
 def is_flexible(kind: pa.DataType) -> bool:
-    """Whether values are of any length: bytes, text and lists."""
+    """Whether values can have any length: bytes, text and lists."""
     return bool(pa.types.is_binary(kind) or pa.types.is_string(kind) or pa.types.is_list(kind))
 
 
@@ -145,7 +145,7 @@ def _plain(column: pa.Array) -> list[str | None]:
 
 
 def _times(column: pa.Array) -> list[str | None]:
-    """ISO 8601 in UTC. NumPy writes any 64-bit count of milliseconds; Python's `datetime` ends with the year 9999."""
+    """ISO 8601 in UTC. NumPy writes any 64-bit count of milliseconds; Python's `datetime` ends at the year 9999."""
     stored = column.view(pa.int64()).to_pylist()  # a cast would load all of Arrow's compute functions
     times = np.array([0 if value is None else value for value in stored], "datetime64[ms]")
     texts = np.datetime_as_string(times, unit="ms").tolist()

@@ -1,6 +1,6 @@
-"""Untrusted text made safe for a terminal: keys, values, topics, file names and error messages can hold anything.
+"""Untrusted text made safe for a terminal: keys, values, topics, file names and error messages can contain anything.
 
-A character that `str.isprintable` refuses (control characters, escape sequences, direction marks, zero-width ones, lone
+A character that is not `str.isprintable` (control characters, escape sequences, direction marks, zero-width ones, lone
 surrogates) is shown as its escape: `\\x1b`, `\\u202e`, `\\udcff`. Real backslashes stay as they are.
 """
 
@@ -11,7 +11,7 @@ import re
 from json.encoder import encode_basestring
 from typing import Any
 
-# Nearly every value is printable ASCII; what is not goes through the slow path, character by character.
+# Nearly every value is printable ASCII; others take the slow path, character by character.
 _NOT_ASCII_PRINTABLE = re.compile(r"[^ -~]")
 
 
@@ -26,12 +26,12 @@ def printable_lines(text: str) -> str:
 
 
 def json_string(text: str) -> str:
-    """`text` as a JSON string that is equally safe: what is not printable is a JSON escape, so nothing is lost."""
+    """`text` as a JSON string, as safe: unprintable characters are JSON escapes, so nothing is lost."""
     return json_safe(encode_basestring(text))
 
 
 def json_safe(text: str) -> str:
-    """JSON text without line breaks, with everything that is not printable escaped; that can stand only in strings."""
+    """JSON text without line breaks, with unprintable characters escaped; JSON has these only in strings."""
     return text if text.isprintable() else _NOT_ASCII_PRINTABLE.sub(_json_escaped, text)
 
 

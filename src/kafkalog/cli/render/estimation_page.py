@@ -1,10 +1,11 @@
-"""Sizes of records as text: the sums, a table by format, codec and batch size, and where v2 becomes smaller."""
+"""Sizes of records as text: the sums, a table by format, codec and batch size, and when v2 becomes smaller."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator
 
+from kafkalog.format.quantities import plural
 from kafkalog.tasks.estimate import Estimation, Sum, TurningPoint
 
 from .escape import printable
@@ -12,7 +13,7 @@ from .layout import BOLD, Style, grid
 
 
 def estimation_page(found: Estimation, style: Style) -> Iterator[str]:
-    yield printable(f"{found.record_count} record{'s' * (found.record_count > 1)}: {found.about}")
+    yield printable(f"{plural(found.record_count, 'record')}: {found.about}")
     yield ""
     yield style.paint("How large is one?", BOLD)
     for name, sums in found.sums.items():
@@ -28,7 +29,7 @@ def estimation_page(found: Estimation, style: Style) -> Iterator[str]:
 
 
 def _wrapped(each: Sum, width: int, front: str) -> list[str]:
-    """A sum on as many lines as it takes, broken between its terms."""
+    """A sum, with lines broken between its terms."""
     text = str(each).replace(" ", "\u00a0").replace("\u00a0+\u00a0", " +\u00a0")
     lines = textwrap.wrap(text, width, initial_indent=front, subsequent_indent=" " * len(front))
     return [line.replace("\u00a0", " ") for line in lines]
@@ -49,5 +50,5 @@ def _table(found: Estimation) -> tuple[list[str], list[list[str]]]:
 def _turning_line(point: TurningPoint) -> str:
     if point.records is None:
         return f"v2 is never smaller than v{point.magic}, in batches of up to 1000 such records"
-    batch = f"{point.records} record{'s' * (point.records > 1)} a batch"
-    return f"v2 is smaller than v{point.magic} from {batch} on: {point.v2_bytes} bytes against {point.other_bytes}"
+    batch = f"{plural(point.records, 'record')} a batch"
+    return f"v2 is smaller than v{point.magic} from {batch} on: {point.v2_bytes} bytes instead of {point.other_bytes}"

@@ -1,4 +1,4 @@
-"""An explanation as text: positions and bytes on the left, names, values and notes on the right, fitted to the width."""
+"""An explanation as text: positions and bytes on the left; names, values and notes on the right."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ TYPE_WIDTH = 7
 INDENT = "  "
 GUTTER = "│ "
 NARROWEST = 70
-WIDE = 100  # from here on there is room for the types
-LONGEST_VALUE = 200  # of a value that is not shown in full, no more is even looked at
+WIDE = 100  # from this width on there is room for the types
+LONGEST_VALUE = 200  # no more is decoded of a value that is not shown in full
 SHOWN_AS_HEX = ("crc", "crc_or_leader_epoch", "attributes")
 MARK = ">"
 
@@ -64,7 +64,7 @@ class ExplanationPage:
     def _field(self, field: Field, level: int) -> Iterator[str]:
         left, right = self._hex_lines(field), list(self._facts(field, self._room(level)))
         for number in range(max(len(left), len(right))):
-            mark = MARK if number == 0 and self._is_asked_for(field, level) else " "
+            mark = MARK if number == 0 and self._has_focus(field, level) else " "
             front = f"{GUTTER * level}{mark}{left[number] if number < len(left) else ''}"
             text, code = right[number] if number < len(right) else ("", "")
             yield f"{front:<{self.width - self._room(level)}}{self.style.paint(text, code)}".rstrip()
@@ -72,10 +72,10 @@ class ExplanationPage:
             yield from self._part(field.content, 0, level + 1)
 
     def _room(self, level: int) -> int:
-        """Columns for what is on the right."""
+        """Columns on the right."""
         return self.width - len(GUTTER) * level - len(MARK) - self.position_width - 2 - HEX_WIDTH - 2
 
-    def _is_asked_for(self, field: Field, level: int) -> bool:
+    def _has_focus(self, field: Field, level: int) -> bool:
         focus = self.explanation.focus
         return focus is not None and level == 0 and focus != self.explanation.start and field.position <= focus < field.stop
 
@@ -87,7 +87,7 @@ class ExplanationPage:
         return [f"{field.position if at == 0 else '':>{self.position_width}}  {line}" for at, line in enumerate(lines)]
 
     def _facts(self, field: Field, room: int) -> Iterator[Line]:
-        """Name and value with the note beside them if it fits, else below."""
+        """Name and value, with the note on the same line if it fits, else below."""
         name = f"{printable(field.name):<{NAME_WIDTH}}"
         if self.width >= WIDE:
             name += f"  {'' if field.type == UNEXPLAINED else field.type:<{TYPE_WIDTH}}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import groupby
 from xml.sax.saxutils import escape, quoteattr
 
@@ -54,7 +54,7 @@ def _wrapped(text: str, margin: str, width: int) -> list[str]:
 
 
 def _one(finding: Finding) -> str:
-    """Where, and what is wrong there, on one line if it is wide enough."""
+    """The place and what is wrong there."""
     return printable("; ".join(_parts(finding)))
 
 
@@ -82,19 +82,15 @@ def _summary(found: Findings) -> str:
         f"{_counted(found.record_count, 'record')} in {found.log_bytes:,} bytes checked"
     )
     kinds = ((found.errors, "error"), (found.warnings, "warning"), (found.notes, "note"))
-    return f"{checked}: {_listed(_counted(len(group), word) for group, word in kinds if group) or 'nothing is wrong'}."
+    return f"{checked}: {', '.join(_counted(len(group), word) for group, word in kinds if group) or 'nothing is wrong'}."
 
 
 def _counted(count: int, word: str, several: str = "") -> str:
-    return f"{count:,} {word if count == 1 else several or word + 's'}"
-
-
-def _listed(parts: Iterable[str]) -> str:
-    return ", ".join(parts)
+    return f"{count:,} {word if count == 1 else several or word + 's'}"  # unlike `plural`, with commas
 
 
 def junit_report(found: Findings, fail_on: str) -> str:
-    """The XML; what is milder than `fail_on` is output of its test case, not a failure."""
+    """The XML; findings less severe than `fail_on` are output of a test case, not a failure."""
     grave = set(map(id, found.at_least(fail_on)))
     names = dict.fromkeys([*found.partitions, *map(_case_name, found)])
     by_name = {name: list(group) for name, group in groupby(found, key=_case_name)}

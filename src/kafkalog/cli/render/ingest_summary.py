@@ -1,8 +1,10 @@
-"""What an ingest did, as text for people."""
+"""The summary of an ingest as text."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from kafkalog.format.quantities import plural
 
 from .escape import printable
 
@@ -14,12 +16,12 @@ PARTITIONS_NAMED = 20
 
 
 def printable_summary(summary: IngestSummary) -> str:
-    """The summary for people."""
+    """The summary, one line for each partition and each loss."""
     if summary.commit is None and not summary.dry_run:
         return "\n".join([f"nothing new for {printable(summary.target)}", *_postponed(summary)])
     lines = [_head(summary)]
     for part in summary.partitions[:PARTITIONS_NAMED]:
-        count = f"  {part.records:,} records" if part.records >= 0 else ""
+        count = f"  {_records(part.records)}" if part.records >= 0 else ""
         last = max(part.stop_offset - 1, part.start_offset)
         lines.append(f"  {printable(part.topic)}-{part.partition}: offsets {part.start_offset} to {last}{count}")
     if len(summary.partitions) > PARTITIONS_NAMED:
@@ -31,7 +33,9 @@ def printable_summary(summary: IngestSummary) -> str:
         lines.append(f"moved to _superseded because their logs no longer contain them: {summary.superseded:,} rows")
     if summary.damaged_ranges:
         reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(summary.damaged_reasons.items()))
-        lines.append(f"set aside in _damaged: {summary.damaged_ranges} ranges of {summary.damaged_bytes:,} bytes ({reasons})")
+        lines.append(
+            f"set aside in _damaged: {plural(summary.damaged_ranges, 'range')} of {summary.damaged_bytes:,} bytes ({reasons})"
+        )
     if summary.undecoded:
         lines.append(f"not decoded, kept as bytes in value_raw: {summary.undecoded:,} values")
     if not summary.dry_run:
@@ -55,11 +59,15 @@ def _gap_text(gap: Gap) -> str:
     return f"was ingested up to offset {gap.start_offset}; a new log starts at {gap.stop_offset} and becomes the next generation"
 
 
+def _records(count: int) -> str:
+    return f"{count:,} record{'s' * (count != 1)}"
+
+
 def _head(summary: IngestSummary) -> str:
-    target = printable(summary.target)
+    target, partitions = printable(summary.target), plural(len(summary.partitions), "partition")
     if summary.dry_run:
-        return f"would ingest {summary.log_bytes:,} bytes of {len(summary.partitions)} partitions into {target}"
+        return f"would ingest {summary.log_bytes:,} bytes of {partitions} into {target}"
     return (
-        f"commit {summary.commit} of {target}: {summary.records:,} records of {len(summary.partitions)} partitions, "
-        f"{summary.log_bytes:,} bytes of log into {summary.files} files of {summary.parquet_bytes:,} bytes"
+        f"commit {summary.commit} of {target}: {_records(summary.records)} of {partitions}, "
+        f"{summary.log_bytes:,} bytes of log into {plural(summary.files, 'file')} of {summary.parquet_bytes:,} bytes"
     )

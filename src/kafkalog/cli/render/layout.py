@@ -31,7 +31,7 @@ class Style:
 
 
 def style_of(sink: Sink) -> Style:
-    """The style that fits an output: that of its terminal, or plain text."""
+    """The style of an output: that of its terminal, or plain text."""
     if not sink.isatty():
         return Style(PIPE_WIDTH, coloured=False)
     from rich.console import Console
@@ -60,7 +60,7 @@ def grid(
     left: frozenset[int] = frozenset({0}),
     flexible: int | None = None,
 ) -> list[str]:
-    """Lines of text: columns in `left` begin together, the others end together. The `flexible` one is shortened to fit."""
+    """Aligned lines of text; columns in `left` are left-aligned, the `flexible` one is shortened to fit."""
     widths = _widths(heads, rows)
     if flexible is not None:
         excess = max(_total(widths) - style.width, 0)
@@ -70,7 +70,7 @@ def grid(
 
 
 def least_width(heads: Sequence[str], rows: Sequence[Sequence[str]], *, flexible: int) -> int:
-    """The columns that the lines take when the flexible one is as narrow as it may be."""
+    """The width of the lines with the flexible column as narrow as it may be."""
     widths = _widths(heads, rows)
     widths[flexible] = min(widths[flexible], NARROWEST_TEXT)
     return _total(widths)

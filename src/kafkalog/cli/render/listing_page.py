@@ -14,8 +14,8 @@ from .escape import printable
 from .layout import BOLD, RED, Style, grid, least_width
 
 UNKNOWN = "-"
-# Columns that a narrow terminal can do without, the most useful first; leftovers and problems are listed below the rows anyway.
-DISPENSABLE = ("from", "to", "formats", "segments", "codecs", "batches", "ratio", "on disk", "epoch", "state", "problems", "left")
+# Columns that a narrow terminal may omit, the most useful first; leftovers and problems are listed below the rows anyway.
+OPTIONAL = ("from", "to", "formats", "segments", "codecs", "batches", "ratio", "on disk", "epoch", "state", "problems", "left")
 TEXT_COLUMNS = ("topic", "state", "formats", "codecs")
 LINES_SHOWN = 20
 WIDE = 130  # from here on times have hours and minutes
@@ -24,7 +24,7 @@ Row = TopicListing | PartitionListing
 
 
 class ListingPage:
-    """The lines of a listing, for one output; `left_out` are the columns that found no room."""
+    """The lines of a listing, for one output; `left_out` are the columns that did not fit."""
 
     def __init__(self, listing: Listing, style: Style, *, by: str, deep: bool, formats: bool, fit: bool) -> None:
         self.listing = listing
@@ -49,13 +49,13 @@ class ListingPage:
         problems = [problem for found in self.listing.partitions for problem in found.problems]
         yield from self._section("problems", problems, RED)
         yield from self._section("written by kafkalog", list(self.listing.own_names))
-        yield from self._section("not of Kafka", list(self.listing.other_names))
+        yield from self._section("not Kafka's", list(self.listing.other_names))
 
     def _grid(self, cells: list[dict[str, str]]) -> list[str]:
-        """The rows; on a terminal without the columns that find no room."""
+        """The rows; on a terminal without the columns that do not fit."""
         columns = {head: [printable(row[head]) for row in cells] for head in cells[0]}
-        kept = {head for head in columns if head not in DISPENSABLE}
-        for head in DISPENSABLE:
+        kept = {head for head in columns if head not in OPTIONAL}
+        for head in OPTIONAL:
             if head in columns:
                 wider = [each for each in columns if each in kept or each == head]
                 fits = least_width(wider, [*zip(*(columns[each] for each in wider), strict=True)], flexible=0) <= self.style.width
@@ -112,7 +112,7 @@ class ListingPage:
         return f"on the disk, with all files: {disk_text(on_disk, apparent)}"
 
     def _verdict(self) -> str:
-        """What is left to convert."""
+        """How much is left to convert."""
         old = [topic for topic in self.listing.topics if topic.formats.keys() & {0, 1}]
         if not old:
             return "everything is v2: Kafka 4 writes and compacts it as it is"
@@ -133,7 +133,7 @@ class ListingPage:
         for line in lines[:LINES_SHOWN]:
             yield "  " + self.style.paint(printable(line), code)
         if len(lines) > LINES_SHOWN:
-            yield f"  and {len(lines) - LINES_SHOWN} more: --json has all"
+            yield f"  and {len(lines) - LINES_SHOWN} more (--json lists them)"
 
 
 def _folder(found: PartitionListing) -> str:
@@ -141,7 +141,7 @@ def _folder(found: PartitionListing) -> str:
 
 
 def _ratio(row: Row) -> str:
-    """How many times smaller compression made it, with a mark where it is estimated."""
+    """Uncompressed size over stored size; ~ marks an estimate."""
     if row.compression_ratio is None:
         return UNKNOWN
     return ("" if row.compression_ratio_exact else "~") + f"{row.compression_ratio:.1f}"

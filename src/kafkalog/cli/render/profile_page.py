@@ -1,4 +1,4 @@
-"""A profile as text: what could go, then the largest of each kind with bars."""
+"""A profile as text: what could be saved, then the largest of each kind with bars."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WIDE = 110
 INDENT = "  "
 FEWEST_COLUMNS = 4
 MINUTE = "%Y-%m-%d %H:%M"
-# Units that clients take for milliseconds, with how many of them make one.
+# Units that clients mistake for milliseconds, with how many of them make one.
 OTHER_UNITS = (("microseconds", 1000), ("nanoseconds", 1_000_000))
 TEN_YEARS_MS = 10 * 365 * 86_400_000
 
@@ -91,10 +91,10 @@ class ProfilePage:
         if found.zstd.of_bytes:
             yield f"  zstd: {self._zstd()}"
         elif not found.codecs.keys() - {"zstd"}:
-            yield "  zstd: everything is compressed with it already"
+            yield "  zstd: everything is already compressed with it"
         if found.disk.leftover_bytes:
             size = disk_text(found.disk.leftover_disk_bytes, found.disk.leftover_bytes)
-            yield f"  leftovers: {size} in files and folders that a broker left behind: kafkalog ls names them"
+            yield f"  leftovers: {size} in files and folders that a broker left over (kafkalog ls lists them)"
         if found.pinned:
             yield from self._pinned(found.pinned)
 
@@ -133,17 +133,17 @@ class ProfilePage:
             largest = f"up to {moment_text(each.largest_timestamp_ms, MINUTE)}"
             yield printable(f"    {name}: {what} {largest}{self._unit(each.largest_timestamp_ms)}, {until}")
         if len(pinned) > self.top:
-            yield f"    and {len(pinned) - self.top} more: --json has all"
+            yield f"    and {len(pinned) - self.top} more (--json lists them)"
 
     def _unit(self, timestamp_ms: int) -> str:
-        """A time that would be a recent one in another unit was most likely written in it."""
+        """The unit that a timestamp was most likely written in: one in which it would be recent."""
         for name, factor in OTHER_UNITS:
             if 0 <= self.found.now_ms - timestamp_ms // factor < TEN_YEARS_MS:
                 return f" ({name} taken for milliseconds?)"
         return ""
 
     def _saved(self, size: Estimate) -> str:
-        """Bytes with their share of all, and how far off they may be."""
+        """Bytes with their share of all, and their error."""
         error = max(size.high - size.value, size.value - size.low)
         return self._share(size.value) + ("" if size.is_exact else f" ± {size_text(error)}")
 
@@ -175,7 +175,7 @@ class ProfilePage:
         return {**row, **savings, "a batch": f"{count.records / max(count.batches, 1):.1f}"}
 
     def _topic_savings(self, topic: str) -> Row:
-        """What a topic could do without, as a share of itself."""
+        """What a topic could save, as a share of its size."""
         size = max(self.found.topics[topic].bytes, 1)
         compaction, zstd = self.found.compaction_by_topic.get(topic), self.found.zstd_by_topic.get(topic)
         saved = None if zstd is None or zstd.bytes is None else zstd.bytes.value
@@ -228,13 +228,13 @@ class ProfilePage:
         yield from self._section(title + facts, self._grid(rows, ""))
 
     def _bars(self, sizes: Sequence[int]) -> list[str]:
-        """A bar for each, the longest as wide as there is room."""
+        """A bar for each; the largest has the full width."""
         largest = max([*sizes, 1])
         eighths = [round(8 * self.bar_width * max(size, 0) / largest) for size in sizes]
         return ["█" * (count // 8) + EIGHTHS[count % 8].strip() for count in eighths]
 
     def _grid(self, rows: list[Row], flexible: str) -> Iterator[str]:
-        """The rows, without the last columns if these find no room."""
+        """The rows, without the last columns if these do not fit."""
         if not rows:
             return
         heads = list(rows[0])

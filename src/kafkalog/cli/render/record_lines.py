@@ -1,4 +1,4 @@
-"""Records as JSON lines, written by a kernel straight from their Arrow columns."""
+"""Records as JSON lines, which a kernel writes directly from Arrow columns."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from .writers import slices
 COLUMNS = ("topic", "partition", "offset", "timestamp_ms", "timestampType", "key", "value", "headers_raw")
 CHUNK_BYTES = 1 << 20
 THREADS = 2
-ROWS_AT_ONCE = 1 << 12  # what waits to be written is held in memory, and text is larger than records
+ROWS_AT_ONCE = 1 << 12  # text that waits to be written is held in memory, and it is larger than the records
 HOW = {"utf8": kernel.TEXT, "hex": kernel.HEX, "base64": kernel.BASE64}
 ASCII_END = 0x80
 
 
 class RecordLineWriter:
-    """One JSON object per record. `key_json` and `value_json`, where a batch has them, take the place of what they decode.
+    """One JSON object per record. `key_json` and `value_json`, where a batch has them, replace the bytes that they decode.
 
-    Batches become text on threads of its own, which takes longer than to read them, and are written in order.
+    Batches become text on its own threads, because that takes longer than reading them, and are written in order.
     """
 
     def __init__(self, sink: Sink, encoding: str) -> None:
@@ -96,7 +96,7 @@ class RecordLineWriter:
 
 
 def _prefix(batch: pa.RecordBatch) -> NDArray[np.uint8]:
-    """The line up to the offset: a batch is of one partition."""
+    """The line up to the offset: all records of a batch are of one partition."""
     topic, partition = batch.column("topic")[0].as_py(), batch.column("partition")[0].as_py()
     return np.frombuffer(f'{{"topic":{json_string(topic)},"partition":{partition},"offset":'.encode(), np.uint8)
 
@@ -117,7 +117,7 @@ def _columns(batch: pa.RecordBatch, keys: pa.Array, values: pa.Array) -> kernel.
 
 
 def _is_ascii(columns: kernel.RecordTexts) -> bool:
-    """Whether there is no byte beyond ASCII in the contents, between what the offsets name."""
+    """Whether keys, values and headers are all ASCII, in the ranges that the offsets cover."""
     texts = (columns.keys, columns.values, columns.header_keys, columns.header_values)
     return all(int(part.max(initial=0)) < ASCII_END for part in (_used(text) for text in texts))
 

@@ -1,4 +1,4 @@
-"""What a read left out, as one line for people and as JSON for programs."""
+"""The report of a read: one line about what was left out, the report as JSON, the exit code."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kafkalog.errors import SegmentError
+from kafkalog.format.quantities import plural
 from kafkalog.log.report import Dropped, ReadReport
 
 from ..failure import CLEAN, DAMAGE, INPUT_OUTPUT, LIMIT, warn
@@ -18,7 +19,7 @@ LIMIT_REASONS = {"batch-limit", "decompressed-limit", "record-limit", "headers-l
 
 
 def report_exit_code(report: ReadReport) -> int:
-    """The exit code of a read that came to its end. What could not be read weighs most, then damage."""
+    """The exit code of a read that reached its end: unreadable files come first, then damage, then limits."""
     if report.unread:
         return INPUT_OUTPUT
     if any(dropped.reason not in LIMIT_REASONS for dropped in report.dropped):
@@ -35,10 +36,10 @@ def finish_read(report: ReadReport, *, quiet: bool) -> int:
 
 
 def summarise(report: ReadReport) -> str:
-    """One line about what was left out and where; empty when nothing was."""
+    """One line about what was left out and where; empty if nothing was."""
     parts = []
     if report.dropped:
-        ranges = f"{len(report.dropped)} damaged range{'s' * (len(report.dropped) > 1)}"
+        ranges = plural(len(report.dropped), "damaged range")
         parts.append(f"left out {ranges} of {report.dropped_bytes} bytes: {_places(report.dropped)}")
     if report.unread:
         parts.append(f"could not read: {'; '.join(report.unread[:RANGES_NAMED])}{_more(report.unread)}")
@@ -61,7 +62,7 @@ def _more(found: Sequence[object]) -> str:
 
 
 def write_report(file: str, report: ReadReport, error: BaseException | None, code: int) -> None:
-    """The report as a JSON file; `error` is what ended the read, null when it came to its end."""
+    """The report as a JSON file; `error` is what stopped the read, null if it reached its end."""
     ended: Any = None
     if isinstance(error, SegmentError):
         ended = vars(Dropped.of(error))

@@ -1,7 +1,7 @@
 """Rows as aligned text, written as they come: widths follow the rows seen so far and only ever grow.
 
-In a pipe every value is whole and nothing is coloured. On a terminal rows fit its width: wide values are shortened, and
-columns that still find no room are left out and named at the end.
+In a pipe values are never shortened and nothing is coloured. On a terminal rows fit its width: wide values are shortened, and
+columns for which there is still no room are left out and named at the end.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class TextWriter:
             cells.clear()
 
     def _lay_out(self, first: bool) -> None:
-        """Widths for the rows that are held; which columns are shown is settled by the first ones."""
+        """Widths for the rows that are held; the first rows decide which columns are shown."""
         for at, cells in enumerate(self.columns):
             widest = max(map(width_of, cells), default=0)
             self.natural[at] = max(self.natural[at], widest if self.terminal else min(widest, WIDEST_PADDING))
@@ -85,12 +85,12 @@ class TextWriter:
         return min(self.natural[at], max(NARROWEST_FILE if self.names[at] == "file" else NARROWEST_TEXT, len(self.names[at])))
 
     def _shrink(self) -> None:
-        """Take what is too much from the widest columns that can give."""
+        """Narrow the widest columns that may become narrower until the row fits."""
         while self._total([self.widths[at] for at in self.shown]) > self.room:
-            giving = [at for at in self.shown if self.widths[at] > self._narrowest(at)]
-            if not giving:
+            narrowable = [at for at in self.shown if self.widths[at] > self._narrowest(at)]
+            if not narrowable:
                 return
-            self.widths[max(giving, key=lambda at: self.widths[at])] -= 1
+            self.widths[max(narrowable, key=lambda at: self.widths[at])] -= 1
 
     def _line(self, row: tuple[str, ...] | list[str], *, heading: bool = False) -> str:
         last = self.shown[-1] if self.shown else -1

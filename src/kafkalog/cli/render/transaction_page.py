@@ -1,4 +1,4 @@
-"""Transactions as text: partitions, transactions, and the commands that abort what is open."""
+"""Transactions as text: partitions, transactions, and the commands that abort open ones."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class TransactionPage:
         held = [(each, found) for each in self.found for found in each.in_states(("open",))]
         if held:
             yield ""
-            yield self.style.paint("to abort what is open, on a running cluster of Kafka 3.0 or newer", BOLD)
+            yield self.style.paint("to abort open transactions, on a running cluster of Kafka 3.0 or newer", BOLD)
         for each, found in held:
             command = abort_command(each.topic, each.partition, found, self.server)
             yield "  " + self.style.paint(printable(command), RED)

@@ -1,4 +1,4 @@
-"""Arrow batches written out in one of five formats. Each writer takes batches and ends with `finish`."""
+"""Writers of Arrow batches in five formats."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ FORMATS = ("text", "json", "csv", "arrow", "parquet")
 BINARY_FORMATS = ("arrow", "parquet")
 
 LINES_PER_WRITE = 1000
-# Parquet is read by row group: large enough to compress and skip well, small enough to be held here.
+# Parquet is read by row group: large enough to compress and skip well, small enough to hold in memory.
 ROW_GROUP_ROWS = 1 << 20
 ROW_GROUP_BYTES = 32 << 20
 
 
 class Writer(Protocol):
-    """What every format offers."""
+    """Writes batches in one format; `finish` ends it."""
 
     def write(self, batch: pa.RecordBatch) -> None: ...
 
     def flush(self) -> None:
-        """Show the rows that are still held, if the format can."""
+        """Write the rows that are still held, if the format can."""
         ...
 
     def finish(self) -> None:
-        """Write what is still held, and the end of the format."""
+        """Write the rows that are still held, and the end of the format."""
         ...
 
 
@@ -82,7 +82,7 @@ class JsonWriter:
 
 
 class CsvWriter:
-    """RFC 4180 with a line of column names. On a terminal, what is not printable is escaped; `safe` is for spreadsheets."""
+    """RFC 4180 with a line of column names. On a terminal, unprintable characters are escaped; `safe` is for spreadsheets."""
 
     def __init__(self, sink: Sink, schema: pa.Schema, encoding: str, *, safe: bool = False) -> None:
         self.sink = sink
@@ -136,7 +136,7 @@ class ParquetWriter:
             self._write_row_group()
 
     def flush(self) -> None:
-        """A file of tiny row groups helps nobody, and it cannot be read before its end."""
+        """Nothing: tiny row groups make a poor file, and it cannot be read before its end anyway."""
 
     def _write_row_group(self) -> None:
         if self.held:

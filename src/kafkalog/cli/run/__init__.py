@@ -1,1 +1,1 @@
-"""What each command does, one module per command: call the task, report progress, choose the exit code."""
+"""The work of each command: call the task, report progress, choose the exit code. `changes` has four of them in one frame."""

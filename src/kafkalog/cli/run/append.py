@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 import click
 
+from kafkalog.format.quantities import plural
 from kafkalog.kernels._jit import announce_compilation
 from kafkalog.storage.fs import LocalFs
 from kafkalog.tasks.append import AppendOptions, AppendResult, Form, Target, append_records, source_file
@@ -57,12 +58,12 @@ def _options(request: AppendRequest) -> AppendOptions:
 
 
 def _describe(result: AppendResult) -> list[str]:
-    lines = [f"{result.topic}: {result.state}, {result.records} records, in {result.folder}"]
+    lines = [f"{result.topic}: {result.state}, {plural(result.records, 'record')}, in {result.folder}"]
     if result.went_on:
-        lines.append("  continued after what an interrupted run had appended")
+        lines.append("  continued after the batches that an interrupted run had appended")
     lines += [f"  {source}; --again appends it once more" for source in result.appended_before]
     for part in result.partitions:
         new = "new" if part.is_new else "existing"
         offsets = f", offsets {part.first_offset} to {part.end_offset - 1}, {part.size} bytes" if part.end_offset > 0 else ""
-        lines.append(f"  partition {part.partition} ({new}): {part.records} records{offsets}")
+        lines.append(f"  partition {part.partition} ({new}): {plural(part.records, 'record')}{offsets}")
     return lines

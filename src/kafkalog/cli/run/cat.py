@@ -1,4 +1,4 @@
-"""The work of `kafkalog cat`: what to read from the options, and a writer for what comes."""
+"""The work of `kafkalog cat`: what to read, by the options, and a writer for the records."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 
 import kafkalog
 from kafkalog.errors import StorageError, UsageError
+from kafkalog.format.quantities import plural
 from kafkalog.log.reading import DEFAULT_THREADS
 from kafkalog.tables.schemas import find_table
 from kafkalog.tasks.cat import Cat, Match, make_payload_decoder
@@ -27,12 +28,12 @@ from ..render.writers import BINARY_FORMATS, Writer, open_writer
 from .rows import Output, write_batches
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
-# A person knows the kind of timestamps, and asks for headers.
+# Text omits the type of timestamps, and headers unless --headers is given.
 TEXT_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value")
 
 
 def write_records(request: CatRequest) -> int:
-    """Write the records that were asked for; the exit code."""
+    """Write the requested records; the exit code."""
     _check(request)
     output = Output(request.rows, request.choices["on_damage"], has_columns=False)
     output.check()
@@ -53,7 +54,7 @@ def write_records(request: CatRequest) -> int:
     with closing(cat.batches()) as batches:
         code = write_batches(output, batches, lambda sink: _open_writer(request, sink), cat.report, size, follow=request.follow)
     if cat.undecoded and not request.rows.quiet:
-        warn(f"{cat.undecoded} records are not {request.decode}: shown as they are")
+        warn(f"could not decode {plural(cat.undecoded, 'record')} as {request.decode}; shown as stored")
     return code
 
 
@@ -79,7 +80,7 @@ def _columns(request: CatRequest) -> tuple[str, ...]:
 
 
 def _choices(request: CatRequest) -> ReadChoices:
-    """What to read. To write JSON takes more than to read it, so that half of the cores are left to it."""
+    """What to read. Writing JSON takes longer than reading records, so half of the cores are left to it."""
     if request.rows.format != "json" or request.choices["threads"] is not None:
         return request.choices
     return {**request.choices, "threads": max(1, min(len(os.sched_getaffinity(0)), DEFAULT_THREADS) // 2)}
@@ -114,7 +115,7 @@ def _open_writer(request: CatRequest, sink: Sink) -> Writer:
 
 
 class _DecodedWriter:
-    """Text or CSV with the JSON of a decoder in the place of keys and values."""
+    """Text or CSV with decoded JSON instead of keys and values."""
 
     def __init__(self, request: CatRequest, sink: Sink, schema: pa.Schema) -> None:
         self.encode = TEXT_ENCODINGS[request.rows.encoding]
@@ -124,7 +125,7 @@ class _DecodedWriter:
 
     @property
     def left_out(self) -> Sequence[str]:
-        """The columns that found no room on the terminal."""
+        """The columns that did not fit on the terminal."""
         return self.writer.left_out if isinstance(self.writer, TextWriter) else ()
 
     def write(self, batch: pa.RecordBatch) -> None:

@@ -99,28 +99,30 @@ class Change:
 
     def _say(self, lines: list[str]) -> None:
         self.bar.hide()
-        click.echo("\n".join(map(printable, lines)))  # line by line: a folder's name may hold a line break
+        click.echo("\n".join(map(printable, lines)))  # line by line: a folder's name may contain a line break
 
     def _show_plan(self, result: Any) -> None:
         if not self.options.as_json:
             self._say(self.plan(result))
 
     def _may_lose(self, result: MaintenanceResult) -> bool:
-        """Whether records may go. Where nobody can be asked, what was asked for may. What goes beyond that may not: intact
-        batches after damage, records without a key."""
+        """Whether records may be deleted. Without a terminal to ask on, those that the command is about may; others (intact
+        batches after damage, records without a key) may not."""
         if self.options.yes:
             return True
         if sys.stdin is not None and sys.stdin.isatty() and sys.stderr is not None and sys.stderr.isatty():
             self.bar.hide()
-            is_meant = click.confirm(printable(f"{name_of(result)}: delete {_describe_loss(result)} for good?"), err=True)
-            self._note(CLEAN if is_meant else USAGE)
-            return bool(is_meant)
+            is_confirmed = click.confirm(printable(f"{name_of(result)}: delete {_describe_loss(result)} for good?"), err=True)
+            self._note(CLEAN if is_confirmed else USAGE)
+            return bool(is_confirmed)
         if _was_cut(result):
-            goes, keep = _describe_loss(result), _salvage_command(result)
-            raise UsageError(f"{result.folder}: would delete {goes}; add --yes to do that, or keep what is intact with `{keep}`")
+            loss, keep = _describe_loss(result), _salvage_command(result)
+            raise UsageError(
+                f"{result.folder}: would delete {loss}; add --yes to delete it, or keep what is intact with `{keep}`"
+            )
         if result.loss is not None and result.loss.without_key:
-            goes = _describe_loss(result)
-            raise UsageError(f"{result.folder}: would delete {goes}; add --yes to do that, or leave the topic out with --topic")
+            loss = _describe_loss(result)
+            raise UsageError(f"{result.folder}: would delete {loss}; add --yes to delete it, or choose other topics with --topic")
         return True
 
 
@@ -140,7 +142,7 @@ def name_of(result: ConvertResult | MaintenanceResult) -> str:
 
 def _describe_state(state: LogState) -> str:
     offsets = f"offsets {state.start_offset} to {state.end_offset - 1}" if state.end_offset > state.start_offset else "empty"
-    return f"{offsets}, {state.segments} segments, {state.size} bytes"
+    return f"{offsets}, {plural(state.segments, 'segment')}, {state.size} bytes"
 
 
 def _describe_loss(result: MaintenanceResult) -> str:
@@ -180,14 +182,14 @@ def _describe_plan(result: MaintenanceResult) -> list[str]:
     if result.loss is not None and not _was_cut(result):
         lines.append(f"  deletes {_describe_loss(result)}")
     if changed := details.get("changed_files"):
-        lines.append(f"  {len(changed)} files to rebuild, cut or remove")
+        lines.append(f"  {plural(len(changed), 'file')} to rebuild, cut or remove")
     if result.after is not None:
         lines.append("  nothing to do" if _is_same(result) else f"  then {_describe_state(result.after)}")
     return lines
 
 
 def _describe_cut(result: MaintenanceResult) -> list[str]:
-    """What is deleted because of damage, and what salvage would keep of it."""
+    """The records that are deleted because of damage, and what salvage would keep of them."""
     assert result.loss is not None
     file, position = result.details["cut_at"]
     lines = [f"  cut off at the first damage, byte {position} of {file}: deletes {_describe_loss(result)}"]
@@ -209,7 +211,8 @@ def _describe_change(result: MaintenanceResult) -> list[str]:
     lines = [f"{name_of(result)}: {result.state}, {result.folder}"]
     if "records_read" in result.details:
         read, kept = result.details["records_read"], result.details["records_kept"]
-        lines.append(f"  {kept} of {read} records kept, in {result.details['passes']} passes")
+        passes = plural(result.details["passes"], "pass", "passes")
+        lines.append(f"  {kept} of {plural(read, 'record')} kept, in {passes}")
     if result.after is not None and result.state == "written":
         lines.append(f"  now {_describe_state(result.after)}")
     return lines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kafkalog import codecs
+from kafkalog.format.quantities import plural
 from kafkalog.segment.recode import Recoding
 from kafkalog.tasks.convert import ConvertResult, convert_partitions
 
@@ -21,16 +22,18 @@ def run_convert(request: ConvertRequest) -> int:
 
 def _describe_conversion(result: ConvertResult) -> list[str]:
     formats = ", ".join(f"{count} {name}" for name, count in result.formats.items())
-    lines = [f"{name_of(result)}: plan: {result.segments} segments, {result.size} bytes, {result.entries} entries ({formats})"]
+    entries = plural(result.entries, "entry", "entries")
+    lines = [f"{name_of(result)}: plan: {plural(result.segments, 'segment')}, {result.size} bytes, {entries} ({formats})"]
     lines.append(f"  {result.to_encode} to re-encode, {result.to_compress} to recompress, {result.to_keep} to keep as they are")
     lines += [f"  a tail of {tail.length} bytes is left out: {tail.message}" for tail in result.report.tails]
     if result.new_size:
-        lines.append(f"  then {result.new_size} bytes")  # a dry run has made them all
+        lines.append(f"  then {result.new_size} bytes")  # a dry run has encoded them all
     return lines
 
 
 def _describe_converted(result: ConvertResult) -> list[str]:
     lines = [f"{name_of(result)}: {result.state}, {result.folder}"]
     if result.new_batches:
-        lines.append(f"  {result.changed_segments} segments, {result.new_batches} batches, {result.new_size} bytes now")
+        segments, batches = plural(result.changed_segments, "segment"), plural(result.new_batches, "batch", "batches")
+        lines.append(f"  {segments}, {batches}, {result.new_size} bytes now")
     return lines

@@ -1,4 +1,4 @@
-"""The work of `kafkalog explain`: the fields as text or JSON, and the first thing that is wrong."""
+"""The work of `kafkalog explain`: the fields as text or JSON, and the first problem."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..render.target import STDOUT, open_target
 def show_explanation(
     path: str, offset: int | None, position: int | None, count: int | None, *, full: bool, as_json: bool, quiet: bool
 ) -> int:
-    """Write what the bytes are; the exit code."""
+    """Write the explanation; the exit code."""
     explanation = kafkalog.explain(path, offset=offset, position=position, count=count)
     with open_target(STDOUT) as sink:
         if as_json:

@@ -1,4 +1,4 @@
-"""The work of `kafkalog ingest`: run the pipeline, show its progress and its summary."""
+"""The work of `kafkalog ingest`: run the pipeline, show progress and a summary."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEFAULT_MASTER = "local[*]"
 
 
 def run_ingest(request: IngestRequest) -> int:
-    """Ingest what is new; the exit code."""
+    """Ingest new records; the exit code."""
     # Settings for Spark ask for Spark.
     master = request.master or (DEFAULT_MASTER if request.conf else None)
     alone = (master or "").startswith("none")
@@ -50,5 +50,5 @@ def _with_topics(options: dict[str, str], topics: list[str] | None) -> dict[str,
     if not topics:
         return options
     if any(name.lower() == "subscribe" for name in options):
-        raise UsageError("--topic and --option subscribe=... mean the same: give one of the two")
+        raise UsageError("--topic and --option subscribe=... mean the same: give only one of them")
     return {**options, "subscribe": ",".join(topics)}

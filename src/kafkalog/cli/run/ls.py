@@ -1,12 +1,12 @@
-"""The work of `kafkalog ls`: look, then rows as text, or JSON."""
+"""The work of `kafkalog ls`: the listing as text or JSON."""
 
 from __future__ import annotations
 
 import json
 
+from kafkalog.log.choosing import require_topics
 from kafkalog.tasks.listing import DirectoryScan, Listing
 
-from ..commands.values import require_known
 from ..failure import CLEAN, DAMAGE, INPUT_OUTPUT, warn
 from ..render.layout import style_of
 from ..render.listing_page import ListingPage
@@ -16,7 +16,7 @@ from ..render.target import STDOUT, Sink, open_target
 
 def show_listing(path: str, by: str, topics: list[str] | None, *, deep: bool, formats: bool, as_json: bool, quiet: bool) -> int:
     """Write what is at the path; the exit code."""
-    # What is in which format stands in the headers; only the ratio needs all bytes.
+    # Headers show which format each entry has; only the ratio needs all bytes.
     listing = _look(path, topics, deep=deep or formats, ratio=deep or not formats, quiet=quiet)
     with open_target(STDOUT) as sink:
         if as_json:
@@ -33,8 +33,7 @@ def show_listing(path: str, by: str, topics: list[str] | None, *, deep: bool, fo
 
 def _look(path: str, topics: list[str] | None, *, deep: bool, ratio: bool, quiet: bool) -> Listing:
     directory = DirectoryScan(path)
-    for topic in topics or ():
-        require_known("topic", topic, sorted({found.topic for found in directory.partitions}))
+    require_topics(directory.partitions, directory.path, topics)
     if topics:
         directory.only(topics)
     listings = []

@@ -18,7 +18,7 @@ from ..render.target import STDOUT, open_target
 
 
 def show_profile(request: ProfileRequest) -> int:
-    """Count, write what was found; the exit code."""
+    """Profile the logs, write the result; the exit code."""
     found = _profile(request)
     with open_target(STDOUT) as sink:
         page = ProfilePage(found, style_of(sink), request.top)
@@ -28,7 +28,7 @@ def show_profile(request: ProfileRequest) -> int:
 
 
 def _profile(request: ProfileRequest) -> Profile:
-    # Arrow's own allocator keeps what it once had: of compressed logs twice as much as is ever in use.
+    # Arrow's own allocator does not return memory: for compressed logs it holds twice what is ever in use.
     pa.set_memory_pool(pa.system_memory_pool())
     logs = kafkalog.open(request.path)
     total = sum(partition.size for partition in logs.choose(request.topics, request.partitions))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
 from kafkalog.errors import Limits
+from kafkalog.format.quantities import plural
 from kafkalog.log.rebuild import RebuildOptions
 from kafkalog.tasks.output import Progress
 from kafkalog.tasks.partitions import OnFailure, chosen_partitions
@@ -39,13 +41,13 @@ def _as_dict(result: ReindexResult) -> dict[str, Any]:
 def _describe_reindex(result: ReindexResult) -> list[str]:
     is_done = result.state != "not written"
     rebuilt, removed = ("rebuilt", "removed") if is_done else ("to rebuild", "to remove")
-    files = f"{len(result.changed)} files {rebuilt}, {len(result.unchanged)} already correct"
+    files = f"{plural(len(result.changed), 'file')} {rebuilt}, {len(result.unchanged)} already correct"
     lines = [f"{result.folder}: {result.state}, {files}"]
     for what, names in ((rebuilt, result.changed), (removed, result.removed), ("kept aside", result.kept_aside)):
         lines += [f"  {what} {name}" for name in names[:NAMES_SHOWN]]
         lines += [f"  {what} {len(names) - NAMES_SHOWN} more (--json names them)"] if len(names) > NAMES_SHOWN else []
     for dropped in result.report.dropped:
-        keep = f"kafkalog salvage {shlex.quote(result.folder)} --out DIR"
+        keep = f"kafkalog salvage {shlex.quote(os.path.dirname(dropped.file))} --out DIR"
         lines.append(f"  stopped at damage: {dropped.message}")
         lines.append(f"  a broker would cut the log there and delete what follows; to keep it: {keep}")
     lines += [

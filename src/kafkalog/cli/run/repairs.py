@@ -1,4 +1,4 @@
-"""What salvage, reindex and undelete share: do the work partition by partition, and report each."""
+"""The frame of salvage, reindex and undelete: repair partition by partition, and report each."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def run_repair(
     text: Callable[[Result], list[str]],
     as_dict: Callable[[Result], dict[str, Any]],
 ) -> int:
-    """Do the work and report each partition; the gravest of their exit codes."""
+    """Do the work and report each partition; the highest of their exit codes."""
     announce_compilation()
     code = CLEAN
     with ReadProgress(total, wanted=not repair.quiet) as bar:

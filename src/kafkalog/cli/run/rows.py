@@ -1,4 +1,4 @@
-"""Arrow batches to where the user wants them, in the format that was asked for, and a word at the end about what was left out."""
+"""Arrow batches to the output, in the requested format, and a line at the end about what was left out."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Output:
 
 
 class _ReadFailed(Exception):
-    """A read that ended early. It passes the output on its way out, so that an unfinished file is never published."""
+    """A read that failed. It is raised through the output, so that an unfinished file is never published."""
 
     def __init__(self, cause: SegmentError | StorageError) -> None:
         super().__init__(str(cause))
@@ -59,9 +59,9 @@ def write_batches(
     *,
     follow: bool = False,
 ) -> int:
-    """Write the batches; the exit code. `report` is that of the read, `size` how many bytes it may take.
+    """Write the batches; the exit code. `report` is that of the read, `size` the bytes it has to read at most.
 
-    With `follow` every batch is shown as soon as it is there.
+    With `follow` each batch is shown immediately.
     """
     ended: SegmentError | StorageError | None = None
     try:
@@ -107,7 +107,7 @@ def _write_rows(
 
 
 def _read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The batches; an error of reading is not one of writing."""
+    """The batches; an error while reading must not look like one while writing."""
     while True:
         try:
             batch = next(batches, None)
@@ -131,7 +131,7 @@ def limited(batches: Iterator[pa.RecordBatch], limit: int | None) -> Iterator[pa
 
 
 def _report_left_out(output: Output, writer: Writer) -> None:
-    left_out = getattr(writer, "left_out", ())  # text alone has to fit
+    left_out = getattr(writer, "left_out", ())  # only text has to fit
     if left_out and not output.rows.quiet:
-        choose = "choose with --columns, or" if output.has_columns else "widen it, or"
+        choose = "choose with --columns, or" if output.has_columns else "make it wider, or"
         warn(f"no room on this terminal for {', '.join(left_out)}; {choose} see everything with --format json")

@@ -35,5 +35,5 @@ def describe_salvage(result: SalvageResult) -> list[str]:
 
 def salvage_as_dict(result: SalvageResult) -> dict[str, Any]:
     report = result.report.as_dict()
-    del report["kept"]  # of the first replica alone; the result counts what was kept in all
+    del report["kept"]  # of the first replica only; the result counts what was kept of all replicas
     return {**asdict(result), "report": report}

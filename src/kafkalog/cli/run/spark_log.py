@@ -1,4 +1,4 @@
-"""Spark's own messages, kept off the terminal: they matter only when Spark fails, and then there is a file to look into."""
+"""Spark's own messages go to a file instead of the terminal: they matter only if Spark fails."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..failure import warn
 
 
 class _Messages(logging.StreamHandler[TextIO]):
-    """Python's messages: those of Spark and its bridge to Java go into the file, ours are shown as ever."""
+    """Python's log messages: those of Spark and its bridge to Java go to the file, ours to the terminal as usual."""
 
     def emit(self, record: logging.LogRecord) -> None:
         shown = logging.lastResort
@@ -30,7 +30,7 @@ class _Messages(logging.StreamHandler[TextIO]):
 @contextmanager
 def _messages_in(file: TextIO) -> Iterator[None]:
     root = logging.getLogger()
-    if root.handlers:  # whoever has set them knows what to show
+    if root.handlers:  # the application has chosen what to show
         yield
         return
     handler = _Messages(file)
@@ -43,9 +43,9 @@ def _messages_in(file: TextIO) -> Iterator[None]:
 
 @contextmanager
 def spark_log() -> Iterator[None]:
-    """Send what the JVM and its workers write to standard error into a file; it is named if they fail, and else removed.
+    """Redirect standard error of the JVM and its workers to a file; its path is shown if they fail, else it is removed.
 
-    They inherit the descriptor, so that is what changes; Python's own standard error stays where it was.
+    They inherit the descriptor, so the descriptor is redirected; Python's own standard error stays as it was.
     """
     if sys.stderr is None:
         yield
@@ -56,7 +56,7 @@ def spark_log() -> Iterator[None]:
     sys.stderr = open(usual, "w", encoding=shown.encoding, errors=shown.errors, buffering=1, closefd=False)  # noqa: SIM115
     os.dup2(descriptor, 2)
     try:
-        # Ctrl-C would show two pages of what the bridge to Java thinks of it.
+        # On Ctrl-C the bridge to Java logs two pages of tracebacks.
         with open(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file, _messages_in(file):
             yield
     except Exception as error:
@@ -66,7 +66,7 @@ def spark_log() -> Iterator[None]:
         raise
     finally:
         sys.stderr.flush()
-        # The JVM may outlive this; it goes on writing to the file, named or not.
+        # The JVM may outlive this; it continues to write to the file, removed or not.
         os.dup2(usual, 2)
         os.close(usual)
         sys.stderr = shown

@@ -14,7 +14,7 @@ from ..commands.values import require_known
 from ..render.writers import open_writer
 from .rows import Output, write_batches
 
-# Options that a table does not have a use for are refused: silence would look like an answer.
+# An option that has no meaning for a table is refused: a table that ignored it would look like an answer.
 ONLY_RECORDS = ("start_time", "stop_time", "isolation", "include_control", "neighbours")
 ONLY_RECORDS_AND_BATCHES = ("start_offset", "stop_offset", "allow_disorder", "skip_io_errors")
 RECORDS_AND_BATCHES = ("records", "batches")
@@ -22,7 +22,7 @@ NOT_GIVEN = (None, False, "read_uncommitted")
 
 
 def write_table(request: TableRequest) -> int:
-    """Write the table that was asked for; the exit code."""
+    """Write the requested table; the exit code."""
     _check(request)
     rows, choices = request.rows, request.choices
     output = Output(rows, choices["on_damage"], skips_io_errors=request.name in RECORDS_AND_BATCHES)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import click
 
+from kafkalog.format.quantities import plural
 from kafkalog.tasks.output import Progress
 from kafkalog.tasks.partitions import OnFailure
 from kafkalog.tasks.salvage import SalvageOptions, SalvageResult
@@ -47,7 +48,7 @@ def _list_deleted(deleted: list[Deleted], as_json: bool) -> None:
         if as_json:
             click.echo(json.dumps(row))
         else:
-            facts = f"{row['segments']} segments, {each.size} bytes, from offset {row['first_offset']}"
+            facts = f"{plural(len(each.base_offsets), 'segment')}, {each.size} bytes, from offset {row['first_offset']}"
             click.echo(printable(f"{each.topic}-{each.partition}: {each.what}, {facts}, in {each.folder}"))
     if not deleted and not as_json:
-        click.echo("found nothing deleted here: no -delete folders and no .deleted segments")
+        click.echo("nothing deleted is left here: no -delete folders and no .deleted segments")

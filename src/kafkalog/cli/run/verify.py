@@ -23,7 +23,7 @@ NARROWEST, WIDEST = 60, 120
 
 
 def verify_logs(request: VerifyRequest) -> int:
-    """Check, write what was found; the exit code."""
+    """Check the logs, write the findings; the exit code."""
     refuse_kafka_file("--output", request.output)
     if request.junit is not None:
         refuse_kafka_file("--junit", request.junit)
@@ -63,7 +63,7 @@ def _write(request: VerifyRequest, found: Findings, sink: Sink) -> None:
 
 
 def findings_exit_code(found: Findings, fail_on: str) -> int:
-    """What could not be read weighs most, then damage, then limits."""
+    """Unreadable files come first, then damage, then limits."""
     grave = {finding.reason for finding in found.at_least(fail_on)}
     if "unreadable" in grave:
         return INPUT_OUTPUT

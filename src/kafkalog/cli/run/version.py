@@ -1,4 +1,4 @@
-"""The work of `kafkalog --version --verbose`: what a bug report should say about the installation."""
+"""The work of `kafkalog --version --verbose`: the facts about an installation that a bug report needs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from kafkalog.kernels import native
 
 LIBRARIES = ("numpy", "numba", "pyarrow")
-# What finds each C function of kernels/native.py, its name and the package that brings it; a test compares them with that module.
+# The lookup of each C function in kernels/native.py, its name, and the package that contains it; a test compares them.
 NATIVE_FUNCTIONS = (
     (native.crc32c_function, "crc32_iscsi", "isal"),
     (native.lz4_function, "LZ4_decompress_safe", "lz4"),
