@@ -25,7 +25,7 @@ SEGMENT_NAME = "00000000000000000000.log"
 RECORDS_PER_BATCH = 150
 FIRST_TIMESTAMP_MS = 1_767_225_600_000
 UNLIMITED = 1 << 40
-SHAPE = 1  # raise it when the records change, so that kept files are made anew
+SHAPE = 1  # raise it when the records change, so that stored files are made again
 STATUSES = ("created", "paid", "packed", "shipped", "delivered", "returned")
 CITIES = ("Berlin", "Lisbon", "Nairobi", "Osaka", "Quito", "Reykjavik", "Toronto", "Wellington")
 

@@ -1,6 +1,6 @@
-"""`kafkalog dump` against DumpLogSegments: the same lines of the same file to nowhere, whole commands taking turns.
+"""`kafkalog dump` against DumpLogSegments: the same lines of the same file to /dev/null, whole commands taking turns.
 
-Beside it `kafkalog cat --format json`, which has to keep up with half of that.
+In addition `kafkalog cat --format json`, which has to keep up with half of that.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class Race:
 
     @property
     def factor(self) -> float:
-        """How much faster we are, with the start-up of each taken off."""
+        """How much faster we are, with the start-up of each subtracted."""
         return (self.theirs - self.their_start_up) / (self.ours - self.our_start_up)
 
     @property
     def harsh_factor(self) -> float:
-        """The same with only the JVM's start-up taken off."""
+        """The same with only the JVM's start-up subtracted."""
         return (self.theirs - self.their_start_up) / self.ours
 
 
@@ -53,8 +53,8 @@ def compare_dumps(setup: Setup) -> Section:
     """Lines per second for three codecs, equal output, and the memory that a large segment takes."""
     section = Section(
         "Dump",
-        "`dump --print-data-log` to /dev/null: whole commands in turns, median. The time of a run on one batch is taken off "
-        "both, in the last column only off DumpLogSegments. Both wrote the same bytes.",
+        "`dump --print-data-log` to /dev/null: whole commands in turns, median. The time of a run on one batch is subtracted "
+        "from both, in the last column only from DumpLogSegments. Both wrote the same bytes.",
     )
     if setup.jvm is None:
         section.explanation = "Left out: there is no DumpLogSegments to compare with."
@@ -82,7 +82,7 @@ def compare_dumps(setup: Setup) -> Section:
 
 
 def _cat_seconds(setup: Setup, segment: Segment) -> float:
-    """Median seconds of `cat` on the segment, with those on one batch taken off."""
+    """Median seconds of `cat` on the segment, minus those on one batch."""
     small = _cat_command(setup.small_segment().path)
     start_up = statistics.median(time_command(small) for _ in range(START_UP_ROUNDS))
     return statistics.median(time_command(_cat_command(segment.path)) for _ in range(setup.rounds)) - start_up

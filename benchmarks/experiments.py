@@ -113,7 +113,7 @@ def compare_peers(setup: Setup) -> Section:
         "Records per second on one core",
         "Million records per second: seven Kafka columns into Arrow, CRCs checked. The floor is read + CRC + decompress "
         "alone, with the codec calls that kafkalog uses. The FileRecords loop copies nothing out and only looks at the sizes "
-        "of key and value. DumpLogSegments prints everything to nowhere; the time of a run on one batch is taken off.",
+        "of key and value. DumpLogSegments prints everything to /dev/null; the time of a run on one batch is subtracted.",
         [Table(["M records/s", *CODECS], speeds), _ratio_table(results, names)],
     )
     section.targets = _peer_targets(results)
@@ -178,11 +178,11 @@ def compare_formats(setup: Setup) -> Section:
 
 
 def compare_threads(setup: Setup) -> Section:
-    """Two threads against one, beside what two separate processes get out of the machine."""
+    """Two threads against one, next to two separate processes on the same machine."""
     section = Section(
         "Two threads against one",
         "Two threads share one reader, on all cores; the last column is two processes at once, one on each core: the most "
-        "that this machine can give.",
+        "that this machine can do.",
     )
     if len(setup.cores) < 2:
         section.explanation = "Skipped: this machine has one core, or cannot pin processes."
@@ -284,7 +284,7 @@ def measure_start_up(setup: Setup) -> Section:
     ]
     script = shutil.which("kafkalog", path=str(Path(sys.executable).parent)) or shutil.which("kafkalog")
     if script is None:
-        raise RunFailed("the kafkalog command is not installed beside this Python: pip install -e .")
+        raise RunFailed("the kafkalog command is not installed next to this Python: pip install -e .")
     command = [script, "table", "records", str(setup.small_segment().path.parent)]
     with tempfile.TemporaryDirectory(prefix="kafkalog-kernels-") as empty:
         # An installed package has its bytecode on disk.

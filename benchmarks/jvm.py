@@ -1,4 +1,4 @@
-"""Kafka's own code as writer and rival: the Maven project beside this file, and the commands that run it."""
+"""Kafka's own code as writer and rival: the Maven project next to this file, and the commands that run it."""
 
 from __future__ import annotations
 

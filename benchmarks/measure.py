@@ -155,7 +155,7 @@ class WarmProcess:
 
 @dataclass
 class ColdCommand:
-    """A contestant that only exists as a command: timed from outside, with the time of an almost empty run taken off."""
+    """A contestant that only exists as a command: timed from outside, minus the time of an almost empty run."""
 
     name: str
     command: Sequence[str]

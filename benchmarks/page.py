@@ -49,8 +49,8 @@ def _slow_notes(sections: Sequence[Section]) -> str:
     notes += [
         "- The first read after an installation or an upgrade compiles the kernels: seconds, once.",
         "- A single small read is start-up: Python, Arrow and Numba have to be loaded, whatever the file.",
-        "- gzip, zstd and snappy spend most of their time in the codec; no parser can make up for that (see the floor).",
-        "- The Python peers hand out an object per record, kafkalog Arrow columns: turning those into objects costs extra.",
+        "- gzip, zstd and snappy spend most of their time in the codec; no parser can change that (see the floor).",
+        "- The Python peers return an object per record, kafkalog Arrow columns: turning those into objects costs extra.",
     ]
     return "\n".join(notes)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Target:
-    """One required figure beside the measured one."""
+    """A required figure next to the measured one."""
 
     what: str
     measured: float

@@ -107,8 +107,8 @@ def write_parquet(setup: Setup) -> Section:
         for codec, found in results.items()
     ]
     text = (
-        "The seven columns into Parquet files, with the defaults of both: Spark's writer takes snappy, ingest zstd at its fast "
-        "level -7. Each pass writes into a new folder; what it has left to be written goes to the disk before another begins. "
+        "The seven columns into Parquet files, with the defaults of both: Spark's writer uses snappy, ingest zstd at its fast "
+        "level -7. Each pass writes into a new folder, and everything is on the disk before the next one begins. "
         f"Sizes of ingest's files and of Spark's: {'; '.join(sizes)}."
     )
     return Section("To Parquet", text, [_speeds(results)], targets)

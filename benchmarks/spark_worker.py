@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def load(spark: Any, arguments: argparse.Namespace) -> Frame:
-    """A new frame, so that each pass plans anew."""
+    """A new frame, so that each pass plans again."""
     if arguments.source == "parquet":
         return spark.read.parquet(arguments.place)
     if arguments.source == "kafkalog":
@@ -57,7 +57,7 @@ Query = Callable[[], Callable[[], int]]
 
 
 def scan(spark: Any, arguments: argparse.Namespace) -> Query:
-    """All columns, to nowhere."""
+    """All columns, discarded."""
     rows = load(spark, arguments).count()
 
     def query() -> Callable[[], int]:
@@ -127,7 +127,7 @@ def unfinished(arguments: argparse.Namespace) -> Path:
 def finished_rows(arguments: argparse.Namespace) -> int:
     """The rows of what a pass has written, which takes the place of what the last one wrote.
 
-    Ends when all is on the disk: nobody pays in his turn for what another has left to be written.
+    Ends when everything is on the disk, so that no contestant pays for what another left to be written.
     """
     import pyarrow.parquet as pq
 

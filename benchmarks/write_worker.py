@@ -190,7 +190,7 @@ def _records(path: str) -> int:
 
 
 def recover(arguments: argparse.Namespace) -> Pass:
-    """Open a log as after a crash: every batch checked, indexes made anew."""
+    """Open a log as after a crash: every batch checked, indexes rebuilt."""
     folder = _emptied(arguments.work) / Path(arguments.source).name
     folder.mkdir()
     for name in os.listdir(arguments.source):

@@ -68,14 +68,14 @@ class Writers:
 
 
 def compare_append(setup: Setup) -> Section:
-    """Arrow columns into batches, in memory as aiokafka's builder makes them, and into a log; beside the way back."""
+    """Arrow columns into batches, in memory as aiokafka's builder makes them, and into a log; next to reading them back."""
     section = Section(
         "Append",
         "Million records per second on one core. In memory: Arrow columns into finished v2 batches, as append makes them, a "
         "megabyte at a time (`encode_runs`); bytes: each of them copied into a `bytes` that stays (`encode_batches`). aiokafka's "
         "builder makes the same batches from Python objects, each in a bytearray. Append: into the files of a new log, offset "
-        "and time index included. Decode reads what append wrote. The floor is what nobody can go below who stores these "
-        "batches: of none, a plain write of the finished bytes to a new file; of lz4, the compressor alone, called on the "
+        "and time index included. Decode reads what append wrote. The floor is the least that storing these batches "
+        "can cost: for none, a plain write of the finished bytes to a new file; for lz4, the compressor alone, called on the "
         "records of each batch.",
     )
     writers = Writers(setup)
@@ -146,7 +146,7 @@ def compare_single_batches(setup: Setup) -> Section:
     section = Section(
         "Batches of one record",
         f"{SINGLE_BATCHES:,} batches of one record of an idempotent producer, one call each, on one core: analysis, validation, "
-        "producer state, one write to the file. kafkalog's figure is the price of so much Python; the disk takes no part in it.",
+        "producer state, one write to the file. kafkalog's figure is the cost of that much Python; the disk is not involved.",
     )
     writers = Writers(setup)
     contestants: list[Contestant] = [writers.ours(SINGLE, "single", str(SINGLE_BATCHES))]
@@ -171,5 +171,5 @@ def compare_recovery(setup: Setup) -> Section:
     size = f"{setup.mebibytes[1]} MiB"
     table = Table(["", "seconds"], [[f"{name}, {size}", f"{result.seconds:.2f}"] for name, result in found.items()])
     targets = [Target(f"recovery of {size}: time over verify", ratio, RECOVERY_FACTOR, "x", at_least=False)]
-    text = "Recovery opens the log as after a crash: every checksum, all indexes made anew. One core."
+    text = "Recovery opens the log as after a crash: every checksum, all indexes rebuilt. One core."
     return Section("Recovery", text, [table], targets)

@@ -16,7 +16,7 @@ def test_the_worked_numbers_are_shown(run: Run) -> None:
     assert ended.code == 0
     assert "8 offset + 4 size + 30 message = 42" in ended.text
     assert "61 header + 15 record = 76" in ended.text
-    assert "v2 is smaller than v1 from 3 records a batch on: 106 bytes against 126" in ended.text
+    assert "v2 is smaller than v1 from 3 records a batch on: 106 bytes instead of 126" in ended.text
 
 
 def test_json_lines_come_from_standard_input() -> None:

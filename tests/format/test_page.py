@@ -484,7 +484,7 @@ def test_sequence_numbers_wrap_as_the_page_says() -> None:
 def test_the_empty_batch_goes_on_where_the_page_says() -> None:
     (name,) = (name for name in VECTORS if name.startswith("empty batch"))
     last = decode_entry(VECTORS[name], 0).last_sequence
-    assert f"its last sequence is {last}, and the producer goes on with {increment_sequence(last, 1)}" in PROSE
+    assert f"its last sequence is {last}, and the producer continues with {increment_sequence(last, 1)}" in PROSE
 
 
 def test_the_delta_under_a_delete_horizon() -> None:

@@ -1,6 +1,6 @@
 """`python -m kafkalog.cli.demo`: makes a small Kafka log directory in a temporary folder and shows on it what kafkalog does.
 
-Every command is the real one, run as a user would type it. Nothing is left behind.
+Every command is run as a user would type it. Nothing is left over.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def write_users(file: Path) -> None:
 def make_large_segment(folder: Path) -> int:
     """A segment of about 100 MB of JSON records; how many there are.
 
-    The CRC of a v2 batch leaves the base offset out, so a few batches are made in full and written again at other offsets.
+    The CRC of a v2 batch does not cover the base offset, so a few batches are built and written again at other offsets.
     """
     numbers = [range(start, start + RECORDS_PER_BATCH) for start in STARTS]
     bodies = [encode_batch(list(map(make_order, few)), leader_epoch=0)[8:] for few in numbers]
@@ -187,7 +187,7 @@ STEPS = (
         "table segments logs --columns topic,partition,size,record_count,last_offset,magics,codecs",
     ),
     (
-        "The records of a topic, as a consumer would get them. Each pair here was compressed with another codec. "
+        "The records of a topic, as a consumer would get them. Each pair here was compressed with a different codec. "
         'A null value (a tombstone) and an empty one ("") are different things.',
         "table records logs --topic orders --columns offset,timestamp,key,value,codec,headers",
     ),
@@ -208,15 +208,15 @@ STEPS = (
         "table records logs --topic sensors --columns offset,key,value",
     ),
     (
-        "Only the damaged batch has to go. What was left out is named, and the exit code says that something was.",
+        "With --on-damage skip only the damaged batch is left out. A line says what is missing, and so does the exit code.",
         "table records logs --topic sensors --columns offset,key,value --on-damage skip",
     ),
     (
-        "What are these bytes? Every one of the damaged batch belongs to a field, and the checksum shows that one is wrong.",
+        "What are these bytes? Every byte of the damaged batch belongs to a field, and the checksum shows that one is wrong.",
         "explain logs/sensors-0 --offset 2",
     ),
     (
-        "How large is a record in each format, and why? And from how many records per batch on does v2 pay?",
+        "How large is a record in each format, and why? From how many records per batch on is v2 smaller?",
         "estimate --count 100 --key-size 3 --value-size 5",
     ),
     (
@@ -224,19 +224,19 @@ STEPS = (
         "table record logs",
     ),
     (
-        "Messages of old formats become v2 batches, offsets and timestamps kept: what has to be done before Kafka 4.",
+        "Convert messages of old formats to v2 batches, as Kafka 4 needs it; offsets and timestamps stay.",
         "convert logs --topic legacy --out converted",
     ),
     (
-        "Records go into a log as a broker would put them there: batches, indexes, producer state, byte for byte.",
+        "Append records to a log as a broker would: batches, indexes, producer state, byte for byte.",
         "append users.jsonl --to written/users-0 --codec lz4",
     ),
     (
-        "And compaction keeps the last record of each key, as Kafka's own cleaner does.",
+        "Compaction keeps the last record of each key, as Kafka's own cleaner does.",
         "compact written/users-0 --out compacted --roll",
     ),
     (
-        "What is left, and a check of every file that was written.",
+        "The records that are left, and a check of every file that was written.",
         "cat compacted --format json",
     ),
     (
@@ -244,7 +244,7 @@ STEPS = (
         "verify compacted",
     ),
     (
-        "Parquet, Arrow and CSV come out the same way.",
+        "Parquet, Arrow and CSV work the same way.",
         "table records logs --topic orders --format parquet --output orders.parquet",
     ),
 )
@@ -259,7 +259,7 @@ def run_command(arguments: str, folder: Path, environment: dict[str, str]) -> No
         print(f"(exit code {done.returncode})")
 
 
-def tell(text: str) -> None:
+def comment(text: str) -> None:
     if text:
         print()
     for line in textwrap.wrap(text, 96):
@@ -277,7 +277,7 @@ def read_orders(path: str) -> None:
 
 
 def show_python(folder: Path) -> None:
-    tell("The same from Python, straight into Arrow:")
+    comment("The same from Python, straight into Arrow:")
     print(textwrap.indent(inspect.getsource(read_orders) + "\nread_orders('logs/orders-0')\n", "    "), flush=True)
     read_orders(str(folder / "logs" / "orders-0"))
 
@@ -299,7 +299,7 @@ def timed_reads(path: Path, expected: int) -> Iterator[tuple[int, float]]:
 
 # -- the pipeline --------------------------------------------------------------------------------------------------------------
 
-INGEST = "ingest shop tables --value json"
+INGEST = "ingest shop tables --decode json"
 
 
 def show_pipeline(folder: Path, environment: dict[str, str]) -> None:
@@ -307,16 +307,16 @@ def show_pipeline(folder: Path, environment: dict[str, str]) -> None:
     has_spark = importlib.util.find_spec("pyspark") is not None
     where = "local[2]" if has_spark else "none"
     write_shop(folder / "shop", 0, 2)
-    tell(
+    comment(
         "The pipeline: log folders into Parquet tables. Two partitions with two days of orders, values decoded from JSON; one "
         f"byte of one batch is damaged. {WITH_SPARK if has_spark else NO_SPARK}"
     )
     run_command(f"{INGEST} --master '{where}'", folder, environment)
-    tell("The damaged batch is set aside, and nothing else is lost; hence exit code 1. A day has a folder, so readers skip days:")
+    comment("The damaged batch is set aside and nothing else is lost; so the exit code is 1. Each day has a folder:")
     for path in sorted((folder / "tables").glob("topic=*/*/*.parquet")):
         print(path.relative_to(folder))
     write_shop(folder / "shop", 2, 1)
-    tell("A third day arrives. The next run takes only what is new; one after that finds nothing, and needs no Spark to see it.")
+    comment("A third day arrives. The next run ingests only new records; the one after it finds nothing new and starts no Spark.")
     run_command(f"{INGEST} --master none", folder, environment)
     run_command(f"{INGEST} --master '{where}'", folder, environment)
     if has_spark:
@@ -324,7 +324,7 @@ def show_pipeline(folder: Path, environment: dict[str, str]) -> None:
 
 
 WITH_SPARK = "It runs on a local Spark here, and on a cluster with --master spark://..."
-NO_SPARK = "There is no PySpark here, so threads of one process do the work; with pip install 'kafkalog[spark,jre]' a Spark does."
+NO_SPARK = "There is no PySpark here, so threads of one process do the work; to use Spark: pip install 'kafkalog[spark,jre]'."
 
 
 def query_tables(tables: str) -> None:
@@ -341,16 +341,16 @@ def query_tables(tables: str) -> None:
 
 
 def show_sql(folder: Path) -> None:
-    tell("SQL over the result, and what was set aside:")
+    comment("SQL over the result, and what was set aside:")
     print(textwrap.indent(inspect.getsource(query_tables) + "\nquery_tables('tables')\n", "    "), flush=True)
     with spark_log():
         query_tables(str(folder / "tables"))
 
 
 def show_speed(folder: Path) -> None:
-    tell(
+    comment(
         f"How fast? A segment of {SPEED_BYTES // 1_000_000} MB of uncompressed JSON records ({len(STARTS)} different batches, "
-        "again and again), just written and so in the page cache: all eight default columns into Arrow, every CRC checked, "
+        "repeated), just written and so in the page cache: all eight default columns into Arrow, every CRC checked, "
         "best of three."
     )
     expected = make_large_segment(folder / "speed-0")
@@ -362,7 +362,7 @@ def show_speed(folder: Path) -> None:
 
 
 def child_environment(folder: Path) -> dict[str, str]:
-    """Where compiled kernels cannot be kept, each command would compile them again; the demo then keeps them itself."""
+    """If compiled kernels cannot be cached, each command would compile them again; then the demo has its own cache."""
     from kafkalog.kernels._jit import CACHE_FOLDER
 
     environment = dict(os.environ)
@@ -380,7 +380,7 @@ def main() -> int:
         write_users(folder / "users.jsonl")
         environment = child_environment(folder)
         for text, arguments in STEPS:
-            tell(text)
+            comment(text)
             run_command(arguments, folder, environment)
         print(f"{(folder / 'orders.parquet').stat().st_size} bytes of Parquet")
         show_python(folder)

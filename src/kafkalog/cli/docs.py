@@ -1,4 +1,4 @@
-"""`python -m kafkalog.cli.docs [FOLDER]`: writes the pages of docs/ that are made from the code, so that they cannot differ."""
+"""`python -m kafkalog.cli.docs [FOLDER]`: writes the pages of docs/ that are generated from the code."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _help_section(title: str, text: str) -> str:
 
 VERIFY_INTRODUCTION = """\
 `kafkalog verify PATH` and `kafkalog.verify(path)` check every file of a log against itself and against the others. Nothing is
-written, no broker is needed, and one may be running on the same files. What a broker leaves, after a clean shutdown or
+written, no broker is needed, and one may be running on the same files. What a broker leaves on disk, after a clean shutdown or
 not, is not an error; what clients sent and the broker did not check may be one.
 
     for finding in kafkalog.verify("/var/lib/kafka/data"):
@@ -99,18 +99,18 @@ Also as a table, with the same columns: `kafkalog.open(path).read("findings")`, 
 | `.snapshot` | its checksum, and the producers, replayed up to its offset |
 | checkpoints, `partition.metadata`, `meta.properties`, `quorum-state` | their form; offsets beyond the end of the log |
 | KRaft snapshots (`.checkpoint`) | as a log, with their first and last control record |
-| everything else in the folders | what a broker would make of it: leftovers, orphans, folders that keep it from starting |
+| everything else in the folders | what a broker would do with it: leftovers, orphans, folders that prevent it from starting |
 
 After a wrong checksum or length the check continues with the next intact batch, so one run finds all of the damage. A cleaner
 leaves gaps in offsets and sequence numbers; a log counts as compacted if the cleaner-offset-checkpoint names it or if a batch
 shows a cleaner's work. A copy of a compacted v0/v1 log without its checkpoint shows neither: its gaps are warnings.
 
-What the bytes cannot show is not reported: a cut between two batches at the very end of the log, a batch that somebody made
-with the right checksum, a wrong offset in a gap of a compacted log, an index that still leads every reader to the right place.
+Faults that the bytes cannot show are not reported: a cut between two batches at the very end of the log, a forged batch
+with a correct checksum, a wrong offset in a gap of a compacted log, an index that still leads every reader to the right place.
 How that was tested is in [damage.md](damage.md).
 
 While a broker is running, a partition with findings whose files have changed since they were listed is checked again, up to
-four times, and only what is found again is reported: a transaction that ends, or a segment that is rolled, cleaned or deleted,
+four times, and only findings that recur are reported: a transaction that ends, or a segment that is rolled, cleaned or deleted,
 is no finding.
 
 Memory is bounded whatever a file says: about 1.3 GB at the worst, by a batch that decompresses to the limit (256 MiB) in
@@ -118,8 +118,8 @@ records of seven bytes, or by index files of 60 MB that are wrong throughout. Wh
 `decompressed-limit`), and everything else is still checked. Time is in proportion to what decompresses. The figures are in
 [damage.md](damage.md#bombs).
 
-Exit codes: 0 nothing is wrong, 1 there are findings of `--fail-on` (warning) or graver, 3 all of these are limits, 4 something
-could not be read.
+Exit codes: 0 nothing is wrong, 1 there are findings of severity `--fail-on` (default: warning) or worse, 3 all of these are
+limits, 4 something could not be read.
 """
 
 

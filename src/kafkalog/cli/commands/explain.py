@@ -32,7 +32,7 @@ def explain(
 ) -> int:
     """Show every byte of a batch or file and what it means.
 
-    FILE is a .log file (of which the first entry is shown, unless --offset or --position is given), an .index, .timeindex,
+    FILE is a .log file (its first entry is shown, unless --offset or --position is given), an .index, .timeindex,
     .txnindex or .snapshot file, a checkpoint, partition.metadata, meta.properties, quorum-state or .kafka_cleanshutdown. Damaged
     files are shown as far as they can be read.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from kafkalog.log.choosing import require_topics
+from kafkalog.log.folders import require_topics
 from kafkalog.tasks.listing import DirectoryScan, Listing
 
 from ..failure import CLEAN, DAMAGE, INPUT_OUTPUT, warn
