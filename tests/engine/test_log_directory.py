@@ -160,7 +160,7 @@ def test_wrong_paths_are_told(tmp_path: Path) -> None:
         PartitionLog.open(str(tmp_path / "orders"))
     with opened(tmp_path) as directory:
         directory.open_log("orders", 0)
-        with pytest.raises(UsageError, match="opened already"):
+        with pytest.raises(UsageError, match="open already"):
             directory.open_log("orders", 0)
 
 

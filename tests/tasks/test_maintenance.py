@@ -135,7 +135,7 @@ def test_a_v0_log_that_cannot_be_compacted_is_named(tmp_path: Path) -> None:
     table = keyed(3, 3).set_column(0, "key", pa.array([b"a", b"b", None], pa.binary()))
     kafkalog.append(table, folder, magic=0)
     before = read_rows(folder)
-    with pytest.raises(InvalidState, match=r"orders-0: .* which v0 cannot say.*kafkalog convert"):
+    with pytest.raises(InvalidState, match=r"orders-0: .* which only v2 can store, not v0.*kafkalog convert"):
         kafkalog.compact(folder, in_place=True, roll=True)
     assert read_rows(folder) == before
     kafkalog.convert(folder, in_place=True)
