@@ -18,14 +18,13 @@ S3_ARGS ?=
 CRASHES_ARGS ?=
 LIVING_ARGS ?=
 DOCS_ARGS ?=
-DOCS_MODULE ?= kafkalog.cli.docs
 LOWEST_VENV ?= build/lowest
 LOWEST_EXTRAS := test avro s3
 LOWEST_LAYERS := format kernels codecs payloads storage segment log tables tasks
 LOWEST_TESTS := $(addprefix tests/,$(LOWEST_LAYERS) property tidy golden/test_golden.py)
 LOWEST_ARGS ?=
 comma := ,
-SOURCES := src tests $(wildcard benchmarks)
+SOURCES := src tests benchmarks tools
 
 .PHONY: help venv demo test lowest lint format bench bench-spark damage kills s3 living crashes fuzz docs clean
 .DEFAULT_GOAL := help
@@ -56,9 +55,9 @@ test: $(SPARK_READY)  ## the whole suite
 	$(RUN) -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 # The interpreter is the lowest as well, where there is one: make lowest PYTHON=python3.11
-$(LOWEST_VENV)/.ready: pyproject.toml tests/lowest.py
+$(LOWEST_VENV)/.ready: pyproject.toml tools/lowest.py
 	$(PYTHON) -m venv --clear $(LOWEST_VENV)
-	$(LOWEST_VENV)/bin/python -m tests.lowest $(LOWEST_EXTRAS) > $(LOWEST_VENV)/lowest.txt
+	$(LOWEST_VENV)/bin/python -m tools.lowest $(LOWEST_EXTRAS) > $(LOWEST_VENV)/lowest.txt
 	$(LOWEST_VENV)/bin/python -m pip install --quiet --disable-pip-version-check \
 		--constraint $(LOWEST_VENV)/lowest.txt --editable '.[$(subst $() ,$(comma),$(LOWEST_EXTRAS))]'
 	@touch $@
@@ -104,8 +103,8 @@ fuzz: $(READY)  ## the fuzzers
 	$(RUN) -m tests.fuzz.run $(FUZZ_ARGS)
 
 docs: $(READY)  ## the generated pages under docs/
-	$(RUN) -m $(DOCS_MODULE) $(DOCS_ARGS)
-	$(RUN) -m tests.parity
+	$(RUN) -m tools.docs $(DOCS_ARGS)
+	$(RUN) -m tools.parity
 
 clean:  ## everything that was made here, .venv too
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalog.cli.docs import PAGES
 from tests.tidy.source import ROOT
+from tools.docs import PAGES
 
 
 @pytest.mark.parametrize("name", sorted(PAGES))

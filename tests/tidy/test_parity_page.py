@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 
-from tests import parity
 from tests.engine.comparison import SAFER
+from tools import parity
 
 LEAST_COVERED = {"Spark's own Kafka source": 0.9, "Kafka's own log": 0.95}
 LEAST_NAMED = {"Spark's own Kafka source": 40, "Kafka's own log": 400}
 
 
 def test_the_page_is_the_generated_one() -> None:
-    assert parity.PAGE.read_text(encoding="utf-8") == parity.render(), "run python -m tests.parity"
+    assert parity.PAGE.read_text(encoding="utf-8") == parity.render(), "run python -m tools.parity"
 
 
 def test_everything_that_is_named_exists() -> None:

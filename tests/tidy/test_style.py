@@ -25,11 +25,11 @@ UNSAFE_CALLS = {"eval", "exec", "compile", "__import__"}
 
 
 def all_code() -> tuple[Module, ...]:
-    return modules("src/kafkalog", "tests", "benchmarks")
+    return modules("src/kafkalog", "tests", "benchmarks", "tools")
 
 
 def product_code() -> tuple[Module, ...]:
-    return modules("src/kafkalog", "benchmarks")
+    return modules("src/kafkalog", "benchmarks", "tools")
 
 
 def functions(module: Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:

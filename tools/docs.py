@@ -1,15 +1,14 @@
-"""`python -m kafkalog.cli.docs [FOLDER]`: writes the pages of docs/ that are generated from the code."""
+"""`python -m tools.docs [FOLDER]`: writes the pages of docs/ that are generated from the code."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
+from kafkalog.cli.commands.help import Context
+from kafkalog.cli.main import NAME, kafkalog
 from kafkalog.errors import REASONS, SEVERITIES
 from kafkalog.tables.schemas import TABLES, Table
-
-from .commands.help import Context
-from .main import NAME, kafkalog
 
 WIDTH = 100
 MADE_BY = "<!-- Made by `make docs` from the code; edit that instead. -->"

@@ -1,4 +1,4 @@
-"""The lowest versions that pyproject.toml allows, as a constraints file for pip: python -m tests.lowest [EXTRA…] > constraints
+"""The lowest versions that pyproject.toml allows, as a constraints file for pip: python -m tools.lowest [EXTRA…] > constraints
 
 Only what the package itself needs and the named extras; a requirement without a lower bound is left to pip.
 """
