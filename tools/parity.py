@@ -1,4 +1,4 @@
-"""docs/parity.md from the scenarios listed in tests/spark/data/parity.toml and tests/engine/data/parity: `python -m tools.parity`.
+"""docs/parity.md from the scenarios of tests/spark/data/parity.toml and tests/engine/data/parity: `python -m tools.parity`.
 
 A scenario has `tests` that cover it, or says how kafkalog `differs`, or why it does not apply (`not_here`). A test is named by
 its file, below the folder of its list, and its name; a name without a file is a script in engine/scenarios.
