@@ -200,7 +200,7 @@ def test_a_table_that_would_lose_its_options_is_refused_with_what_works_instead(
     finally:
         spark.sql("DROP TABLE IF EXISTS lost")
     assert "KAFKALOG_BAD_OPTION" in text
-    assert "make a TEMPORARY VIEW" in text
+    assert "create a TEMPORARY VIEW" in text
 
 
 # -- damage ------------------------------------------------------------------------------------------------------------------
