@@ -69,6 +69,31 @@ def test_no_name_is_broken_at_a_hyphen() -> None:
     assert wrong == []
 
 
+def test_no_range_is_shown_as_a_formula_and_no_default_is_broken_off() -> None:
+    for command in COMMANDS:
+        assert "[x>=" not in help_of(command)
+        assert [line for line in help_of(command).splitlines() if line.endswith("[default:")] == []
+
+
+def test_every_option_says_what_it_is() -> None:
+    options = [option for command in COMMANDS for option in command.params if isinstance(option, click.Option)]
+    assert [option.name for option in options if not option.help or option.help.startswith("[default")] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["truncate", "x", "--to-offset", "-3", "--out", "y"], "'--to-offset': -3 is too small: the least is 0"),
+        (["append", "x", "--to", "y", "--producer-epoch", "32768"], "'--producer-epoch': 32768 is too large: the most is 32767"),
+        (["cat", "x", "--tail", "ten"], "'--tail': 'ten' is not a valid integer"),
+        (["ingest", "logs"], "give SOURCE and TARGET: kafkalog ingest /var/lib/kafka/data /lake/kafka"),
+    ],
+)
+def test_a_mistake_is_answered_in_words(run: Run, arguments: list[str], message: str) -> None:
+    ended = run(*arguments)
+    assert (ended.code, message in ended.errors) == (2, True), ended
+
+
 def test_every_command_is_in_one_group_and_its_summary_on_one_line() -> None:
     grouped = [command.name for commands in group.headings.values() for command in commands]
     assert sorted(map(str, grouped)) == sorted(group.commands)

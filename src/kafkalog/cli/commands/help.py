@@ -38,7 +38,7 @@ class WholeWords(click.HelpFormatter):
 
 def _whole_words(text: str) -> str:
     whole = SHORT_DEFAULT.sub(lambda default: default[0].replace(" ", SPACE), text)
-    return whole.replace("-", HYPHEN)
+    return whole.replace("[default: ", f"[default:{SPACE}").replace("-", HYPHEN)
 
 
 class Context(click.Context):
