@@ -21,8 +21,8 @@ from kafkalog.format.names import is_own_name, segment_file_name
 from kafkalog.format.reference import Record, encode_batch, encode_message, encode_wrapper
 from kafkalog.storage.failures import read_error
 from kafkalog.storage.local import LocalFile, LocalStore
+from kafkalog.tasks.compression_ratio import places_for
 from kafkalog.tasks.listing import PartitionListing, ls
-from kafkalog.tasks.ratio import places_for
 from tests.golden import sets
 from tests.golden.expected import read_eras
 

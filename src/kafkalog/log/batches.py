@@ -15,7 +15,7 @@ from kafkalog.segment.salvage import SalvageWalk
 from kafkalog.segment.windows import SegmentWalk, Window, WindowBuffers
 from kafkalog.storage.store import ByteSource
 
-from .order import header_bases
+from .entry_order import header_bases
 from .partition import Partition, Segment
 from .reading import ReadOptions, SegmentPlacement, explain_end, open_log, torn_by_crash
 from .report import ReadReport

@@ -29,7 +29,7 @@ from kafkalog.segment.windows import WINDOW_BYTES, SegmentWalk, Window, WindowBu
 from kafkalog.storage.local import PatchedSource
 from kafkalog.storage.store import ByteSource
 
-from .order import MAX_INDEX_DELTA, Order, header_bases, order_error
+from .entry_order import MAX_INDEX_DELTA, Order, header_bases, order_error
 from .partition import Partition, Segment
 from .report import ReadReport
 from .transactions import AbortedRanges, Committed, replay_transactions

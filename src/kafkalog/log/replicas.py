@@ -17,10 +17,10 @@ from kafkalog.errors import CorruptBatch, Limits
 from kafkalog.format.entry_table import EntryHeader
 from kafkalog.format.java import MAX_INT32
 
-from .order import OutOfPlace, order_error
+from .entry_order import OutOfPlace, order_error
 from .partition import Partition, Segment
 from .report import ReadReport
-from .verified import Run, VerifiedSegment
+from .verified_runs import Run, VerifiedSegment
 
 MAX_EPOCH = MAX_INT32
 

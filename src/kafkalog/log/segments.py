@@ -16,7 +16,7 @@ from kafkalog.segment.seek import seek_position
 from kafkalog.segment.windows import SegmentWalk
 from kafkalog.storage.store import ByteSource
 
-from .order import header_bases
+from .entry_order import header_bases
 from .partition import Partition, Segment
 from .report import ReadReport
 

@@ -105,7 +105,7 @@ def read_fast(
     Files are listed and options checked now, in this process, not with the first action. Without a schema, columns that
     are never null are declared so. In everything else it is the same read.
     """
-    from .fast import frame_of
+    from .fast_read import frame_of
 
     paths = [path] if isinstance(path, str | os.PathLike) else path
     return frame_of(spark, [os.fsdecode(each) for each in paths], schema, options or {})

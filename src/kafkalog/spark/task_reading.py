@@ -26,8 +26,8 @@ from kafkalog.tables.schemas import find_table
 from .columns import Projection, corrupt_row
 from .errors import DATA_LOSS, SparkSourceError, coded
 from .options import RANGED_TABLES, SourceOptions
+from .segment_slices import as_partition, claimed_offset, damaged_content, exact_span, open_part, still_exists, unchanged
 from .session import freeze_garbage
-from .slices import as_partition, claimed_offset, damaged_content, exact_span, open_part, still_exists, unchanged
 from .splits import EVERYTHING, Part, Split
 
 LOGGER = logging.getLogger("kafkalog.spark")

@@ -20,8 +20,8 @@ from kafkalog.storage import open_store
 from kafkalog.storage.store import Store
 from kafkalog.tables.choices import Names, several_names
 
+from .compression_ratio import PLACES, places_for
 from .partition_summary import FormatShare, Found, summarise_all, summarise_sample
-from .ratio import PLACES, places_for
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem

@@ -27,7 +27,7 @@ from kafkalog.format import names
 from kafkalog.kernels.resync import ResyncBounds, find_next_entry
 from kafkalog.log.folders import find_partitions
 from kafkalog.log.report import Dropped, ReadReport
-from kafkalog.log.verified import VerifiedSegment
+from kafkalog.log.verified_runs import VerifiedSegment
 from kafkalog.storage.failures import writing
 from kafkalog.storage.fs import Fs
 from kafkalog.storage.local import LocalStore

@@ -14,13 +14,13 @@ from kafkalog.format import batch
 from kafkalog.format.entry_table import EntryTable
 from kafkalog.format.names import MAX_OFFSET
 from kafkalog.kernels import scan
-from kafkalog.log.order import header_bases
+from kafkalog.log.entry_order import header_bases
 from kafkalog.log.partition import Partition, Segment
 from kafkalog.segment.seek import seek_position
 from kafkalog.segment.windows import SegmentWalk, explain_stop
 from kafkalog.storage.store import ByteSource
 
-from .ratio import PLACES, Measured, is_end, measure_entries, measure_sample
+from .compression_ratio import PLACES, Measured, is_end, measure_entries, measure_sample
 
 # A new index has room for a million entries and is read as a whole: that pays only below this share of the log's bytes.
 INDEX_SHARE = 16

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from kafkalog.errors import ERROR, INFO, KafkaLogError, SegmentError, TornTail
 from kafkalog.format import checkpoint, control, names
 from kafkalog.format.entry_table import UNKNOWN_CONTROL, EntryTable, Ints
-from kafkalog.log.order import MAX_INDEX_DELTA, Order, OutOfPlace, order_error
+from kafkalog.log.entry_order import MAX_INDEX_DELTA, Order, OutOfPlace, order_error
 from kafkalog.log.partition import Partition, Segment
 from kafkalog.log.reading import ReadOptions, SegmentPlacement, decoded_bases, torn_by_crash
 from kafkalog.log.report import ReadReport

@@ -37,8 +37,8 @@ from kafkalog.tables.schemas import find_table
 
 from ..errors import coded
 from ..options import TopicPartition
+from ..segment_slices import as_partition, damaged_content, open_part
 from ..session import freeze_garbage
-from ..slices import as_partition, damaged_content, open_part
 from ..splits import FileSlice, Part, Split
 from .ingest_options import IngestOptions
 from .manifest import BEGINNING, TABLE, Cursor, WrittenFile, cursor_at, staging_folder

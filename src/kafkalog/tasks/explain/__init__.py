@@ -17,8 +17,8 @@ from kafkalog.format.entry_table import EntryTable
 from kafkalog.format.reference import Transform
 from kafkalog.kernels._jit import announce_compilation
 from kafkalog.kernels.resync import ResyncBounds, find_next_entry
+from kafkalog.log.entry_order import header_bases
 from kafkalog.log.folders import LOG_KINDS, find_partitions
-from kafkalog.log.order import header_bases
 from kafkalog.segment.windows import SegmentWalk
 from kafkalog.storage import open_store
 from kafkalog.storage.store import SMALL_FILE, ByteSource, Store

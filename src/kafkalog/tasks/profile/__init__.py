@@ -21,7 +21,7 @@ from kafkalog.log.report import ReadReport
 from kafkalog.log.transactions import AbortedRanges, replay_transactions
 from kafkalog.tables.choices import Names, Numbers, several_names, several_numbers
 from kafkalog.tables.logs import DAMAGE_MODES, Logs, open_logs, readable
-from kafkalog.tasks.ratio import Measured, measure_sample
+from kafkalog.tasks.compression_ratio import Measured, measure_sample
 from kafkalog.tasks.transactions import transactional_ids
 
 from .entry_counts import EntryCounts, header_counts

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from kafkalog import codecs
 from kafkalog.format import batch
 from kafkalog.format.entry_table import EntryTable
-from kafkalog.log.order import header_bases
+from kafkalog.log.entry_order import header_bases
 from kafkalog.log.partition import Partition
 
 from .ranking import HeavyItems

@@ -15,7 +15,7 @@ from kafkalog.format.entry_table import EntryTable
 from kafkalog.format.index import OFFSET_INDEX_ENTRY
 from kafkalog.kernels.bytes import Ints
 from kafkalog.kernels.resync import ResyncBounds, find_next_entry
-from kafkalog.log.order import header_bases
+from kafkalog.log.entry_order import header_bases
 from kafkalog.log.partition import Partition, Segment, StoredFile
 from kafkalog.segment.decode import DecodedWindow, RecordDecoder, RecordRange
 from kafkalog.segment.windows import SegmentWalk, WindowBuffers
