@@ -7,7 +7,7 @@ segments that may not be durable are recovered, and the state of producers is re
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -21,7 +21,7 @@ from .leader_epochs import LeaderEpochs
 from .log_segment import LogSegment
 from .log_segments import LogSegments
 from .offsets import OffsetMetadata
-from .producers import ProducerStates
+from .producers import ProducerStates, SnapshotFile
 from .recovery import recover_segment
 from .schedule import Clock, Schedule
 from .segment_files import SegmentFiles, StorageGuard
@@ -60,6 +60,8 @@ class LogLoader:
         self.log_start_offset = log_start_offset
         self.recovery_point = recovery_point
         self.clean = clean
+        # Those in the folder, while one segment after another is recovered: listing them for each takes a square of time.
+        self._known_snapshots: Mapping[int, SnapshotFile] | None = None
 
     def load(self) -> LoadedOffsets:
         settle_replacements(self.files)
@@ -123,10 +125,12 @@ class LogLoader:
 
     def _recover_segment(self, segment: LogSegment) -> int:
         """Recover a segment, starting from the producers' state before it; how many bytes were cut off."""
-        producers = ProducerStates(self.fs, self.files.folder, self.files.clock, self.producers.settings)
+        known, self._known_snapshots = self._known_snapshots, None
+        producers = ProducerStates(self.fs, self.files.folder, self.files.clock, self.producers.settings, known)
         rebuild_producers(producers, self.segments, self.log_start_offset, segment.base_offset, self.files.clock)
         truncated = recover_segment(segment, producers, self.leader_epochs)
         producers.take_snapshot()
+        self._known_snapshots = producers.snapshots
         segment.release_files()
         return truncated
 
@@ -173,6 +177,7 @@ class LogLoader:
             self._delete_snapshots(segments)
 
     def _delete_snapshots(self, segments: list[LogSegment]) -> None:
+        self._known_snapshots = None
         delete_snapshots(self.producers, segments, self.files.schedule, self.files.config, self.files.guard)
 
 

@@ -119,7 +119,15 @@ def _decoded_state(
 class ProducerStates:
     """The producers of the log in `folder`."""
 
-    def __init__(self, fs: Fs, folder: str, clock: Clock, settings: ProducerSettings | None = None) -> None:
+    def __init__(
+        self,
+        fs: Fs,
+        folder: str,
+        clock: Clock,
+        settings: ProducerSettings | None = None,
+        snapshots: Mapping[int, SnapshotFile] | None = None,
+    ) -> None:
+        """`snapshots` are those in the folder, if they are known already."""
         self.settings = settings or ProducerSettings()
         self.map_end_offset = 0
         self._fs = fs
@@ -130,9 +138,14 @@ class ProducerStates:
         self._ongoing: dict[int, TransactionMetadata] = {}  # by first offset, ascending
         self._unreplicated: dict[int, TransactionMetadata] = {}  # the same, of ended ones
         self._last_snapshot_offset = 0
-        self._snapshots = self._load_snapshots()
+        self._snapshots = self._load_snapshots() if snapshots is None else dict(snapshots)
 
     # state
+
+    @property
+    def snapshots(self) -> Mapping[int, SnapshotFile]:
+        """The snapshot files by their offsets."""
+        return self._snapshots
 
     @property
     def active_producers(self) -> Mapping[int, ProducerState]:
