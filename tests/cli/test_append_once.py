@@ -64,7 +64,7 @@ def test_a_file_that_was_touched_is_not_appended_again(run: Run, source: Path, t
 @pytest.mark.parametrize(
     "options", [("--codec", "gzip"), ("--batch-bytes", "99"), ("--config", "segment.bytes=9999999"), ("--idempotent",)]
 )
-def test_other_options_for_the_same_records_append_nothing_and_are_told(
+def test_other_options_for_the_same_records_append_nothing_and_are_reported(
     run: Run, source: Path, tmp_path: Path, options: tuple[str, ...]
 ) -> None:
     to = ("--to", tmp_path / "orders-0")
@@ -83,7 +83,7 @@ def test_without_the_earlier_number_of_partitions_nothing_is_appended_again(run:
     assert len(read_offsets(tmp_path / "data")) == 100
 
 
-def test_another_append_in_between_does_not_make_a_source_forgotten(run: Run, source: Path, other: Path, tmp_path: Path) -> None:
+def test_a_source_is_still_known_after_another_append(run: Run, source: Path, other: Path, tmp_path: Path) -> None:
     to = ("--to", tmp_path / "orders-0")
     for path in (source, other):
         assert state(run, path, *to) == "written"
@@ -92,7 +92,7 @@ def test_another_append_in_between_does_not_make_a_source_forgotten(run: Run, so
     assert len(read_offsets(tmp_path / "orders-0")) == 101
 
 
-def test_of_several_sources_those_that_are_there_are_left_out(run: Run, source: Path, other: Path, tmp_path: Path) -> None:
+def test_sources_that_were_appended_before_are_left_out(run: Run, source: Path, other: Path, tmp_path: Path) -> None:
     to = ("--to", tmp_path / "orders-0")
     run("append", source, *to)
     ended = run("append", source, other, *to)
@@ -156,7 +156,7 @@ def piped(text: str, *arguments: object) -> tuple[int, str]:
     return done.returncode, (done.stdout + done.stderr).decode()
 
 
-def test_what_came_through_a_pipe_is_refused_when_it_comes_again_and_taken_back(run: Run, source: Path, tmp_path: Path) -> None:
+def test_piped_records_are_refused_when_they_come_again_and_the_log_is_as_before(run: Run, source: Path, tmp_path: Path) -> None:
     to = ("--to", tmp_path / "data" / "orders-0", "--config", "internal.segment.bytes=1000")
     assert piped(LINES, *to)[0] == 0
     before = read_rows(tmp_path / "data", columns=["offset", "value", "timestamp_ms"])
@@ -187,7 +187,7 @@ def test_binary_sources_are_known_by_their_content_too(run: Run, tmp_path: Path,
     assert state(run, source, *to, "--codec", "zstd") == "already there"
 
 
-def test_what_was_cut_off_again_can_be_appended_again(run: Run, source: Path, other: Path, tmp_path: Path) -> None:
+def test_truncated_records_can_be_appended_again(run: Run, source: Path, other: Path, tmp_path: Path) -> None:
     """Else a truncated log would be said to hold what it does not."""
     folder = tmp_path / "orders-0"
     run("append", other, "--to", folder)
@@ -203,7 +203,7 @@ def test_what_was_cut_off_again_can_be_appended_again(run: Run, source: Path, ot
     assert state(run, source, "--to", folder) == "written", "that it was there before the folder was deleted is of no use"
 
 
-def test_what_a_topic_got_is_known_to_its_partitions(run: Run, source: Path, tmp_path: Path) -> None:
+def test_the_sources_of_a_topic_are_known_to_its_partitions(run: Run, source: Path, tmp_path: Path) -> None:
     topic = ("--to", tmp_path / "data", "--topic", "orders")
     partition = ("--to", tmp_path / "data" / "orders-0")
     run("append", source, *topic)
@@ -234,7 +234,7 @@ def test_an_interrupted_append_names_the_options_it_was_begun_with_and_how_to_gi
     assert state(run, other, "--to", folder) == "already there", "what was known before is still known"
 
 
-def test_an_append_with_again_that_was_interrupted_goes_on_with_the_same_command(run: Run, source: Path, tmp_path: Path) -> None:
+def test_an_interrupted_append_with_again_continues_with_the_same_command(run: Run, source: Path, tmp_path: Path) -> None:
     to = ("--to", tmp_path / "orders-0")
     run("append", source, *to)
     run("append", source, *to, "--again")
@@ -314,7 +314,7 @@ def test_a_pipe_with_a_name_is_not_said_to_be_missing(run: Run, tmp_path: Path) 
     assert (ended.code, "give - and make it standard input" in ended.errors) == (4, True)
 
 
-def test_what_a_topic_of_several_partitions_got_is_known_to_each_of_them(run: Run, source: Path, tmp_path: Path) -> None:
+def test_the_sources_of_a_topic_of_several_partitions_are_known_to_each_of_them(run: Run, source: Path, tmp_path: Path) -> None:
     run("append", source, "--to", tmp_path / "data", "--topic", "orders", "--partitions", 3)
     assert "appended to orders on " in refusal(run, tmp_path / "data", source, "--to", tmp_path / "data" / "orders-0")
 
@@ -367,7 +367,7 @@ def test_of_two_sources_the_one_that_is_given_again_is_counted_alone(run: Run, s
     assert run("append", other, "--to", tmp_path / "orders-0").text.startswith("orders: already there, 1 record,")
 
 
-def test_a_plan_refuses_what_came_through_a_pipe_before(source: Path, tmp_path: Path) -> None:
+def test_a_plan_refuses_piped_records_that_were_appended_before(source: Path, tmp_path: Path) -> None:
     command = [*COMMAND, "append", "-", "--format", "json", "--to", str(tmp_path / "orders-0")]
     for options, code in (([], 0), (["--dry-run"], 2)):
         ended = subprocess.run([*command, *options], input=source.read_bytes(), capture_output=True, check=False)

@@ -191,7 +191,7 @@ def test_the_tail_of_a_large_log_reads_its_end_only(tmp_path: Path, monkeypatch:
     assert sum(taken) < path.stat().st_size // 10
 
 
-def test_follow_shows_what_comes(tmp_path: Path) -> None:
+def test_follow_shows_new_records(tmp_path: Path) -> None:
     path = write_segment(tmp_path / "live-0", 0, made_batch(0))
     child = subprocess.Popen([*COMMAND, "cat", tmp_path, "--follow", "--tail", "2", "--format", "json"], stdout=subprocess.PIPE)
     assert child.stdout is not None

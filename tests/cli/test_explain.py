@@ -69,7 +69,7 @@ def test_a_byte_inside_a_batch_is_marked(run: Run, tmp_path: Path) -> None:
     assert "last_offset_delta" in marked
 
 
-def test_damage_is_marked_and_told_by_the_exit_code(run: Run, tmp_path: Path) -> None:
+def test_damage_is_marked_and_reported_by_the_exit_code(run: Run, tmp_path: Path) -> None:
     stored = bytearray(batch_of(b"a"))
     stored[-2] ^= 1
     ended = run("explain", write_topic(tmp_path, "orders-0", bytes(stored)))
@@ -93,7 +93,7 @@ def test_what_cannot_be_shown_is_said(run: Run, tmp_path: Path, arguments: tuple
     assert words in ended.errors
 
 
-def test_wrong_paths_are_told_apart(run: Run, tmp_path: Path) -> None:
+def test_wrong_paths_are_distinguished(run: Run, tmp_path: Path) -> None:
     write_topic(tmp_path, "orders-0", batch_of(b"a"))
     (tmp_path / "notes.txt").write_text("not a log")
     assert run("explain", tmp_path / "missing").code == 4

@@ -71,7 +71,7 @@ def test_json_csv_and_text_have_a_line_for_every_row(run: Run, logs: Path, name:
     assert len(run("table", name, logs, *UNHURT).text.splitlines()) == wanted.num_rows + 1
 
 
-def test_json_keeps_every_byte_and_tells_null_from_empty(run: Run, odd: Path) -> None:
+def test_json_keeps_every_byte_and_distinguishes_null_from_empty(run: Run, odd: Path) -> None:
     lines = [json.loads(line) for line in run("table", "records", odd, "--format", "json").text.splitlines()]
     assert [line["value"] for line in lines] == [
         "plain", "", None, 'quo"te,comma', "line\r\nbreak", {"base64": "/wD+"}, "Größe 🎉", "\x1b[31m", "null",
@@ -106,7 +106,7 @@ def test_csv_for_a_spreadsheet_holds_no_formula_and_other_csv_reads_back(run: Ru
     assert "--csv-safe has no meaning for --format text" in refused.errors
 
 
-def test_csv_tells_null_from_empty_and_quotes_the_rest(run: Run, odd: Path) -> None:
+def test_csv_distinguishes_null_from_empty_and_quotes_the_rest(run: Run, odd: Path) -> None:
     out = run("table", "records", odd, "--columns", "offset,value", "--format", "csv").out
     assert out.startswith(
         b'offset,value\r\n0,plain\r\n1,""\r\n2,\r\n3,"quo""te,comma"\r\n4,"line\r\nbreak"\r\n5,\\xff\x00\\xfe\r\n'

@@ -111,7 +111,7 @@ def test_every_command_ends_with_two_or_three_examples_of_itself(command: click.
     assert all(f"kafkalog {command.name} " in example for example in examples)
 
 
-def test_exit_codes_stand_once() -> None:
+def test_exit_codes_are_listed_once() -> None:
     assert help_of(group).count("Exit codes:") == 1
     assert [command.name for command in COMMANDS if "Exit codes:" in help_of(command)] == []
 

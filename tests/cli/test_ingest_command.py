@@ -71,7 +71,7 @@ def test_the_summary_as_json(run: Run, source: Path, tmp_path: Path) -> None:
     assert found["partitions"][0] == {"topic": "orders", "partition": 0, "start_offset": 0, "stop_offset": 3, "records": 3}
 
 
-def test_damage_is_told_with_its_exit_code(run: Run, source: Path, tmp_path: Path) -> None:
+def test_damage_is_reported_with_its_exit_code(run: Run, source: Path, tmp_path: Path) -> None:
     path = source / "orders-0" / f"{0:020}.log"
     path.write_bytes(path.read_bytes()[:70] + b"\xff" + path.read_bytes()[71:])
     ended = run("ingest", source, tmp_path / "tables", "--master", "none")
@@ -176,7 +176,7 @@ def test_without_java_an_ingest_works_with_threads_and_says_so(source: Path, tmp
 
 
 @pytest.mark.parametrize("asked", [["--master", "spark://nowhere:1"], ["--conf", "spark.x=1"]])
-def test_whoever_asks_for_spark_by_name_does_not_get_threads(source: Path, tmp_path: Path, asked: list[str]) -> None:
+def test_spark_asked_for_by_name_is_not_replaced_by_threads(source: Path, tmp_path: Path, asked: list[str]) -> None:
     ended = run_without(["pyspark"], "ingest", source, tmp_path / "tables", *asked)
     assert (ended.code, ended.text) == (2, "")
     assert "pip install 'kafkalog[spark]', or run without it: --master none" in ended.errors

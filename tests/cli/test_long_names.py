@@ -35,7 +35,7 @@ def test_every_command_writes_for_a_topic_with_a_long_name(tmp_path: Path, run: 
 
 
 @pytest.mark.parametrize("command", ["salvage", "recover", "convert"])
-def test_a_copy_of_several_partitions_with_long_names_is_whole_and_known_again(tmp_path: Path, run: Run, command: str) -> None:
+def test_a_copy_of_several_partitions_with_long_names_is_whole_and_recognised(tmp_path: Path, run: Run, command: str) -> None:
     topic = make_long(tmp_path, LONGEST)
     arguments = [command, tmp_path / "data", "--out", tmp_path / "out", *(["--codec", "gzip"] if command == "convert" else [])]
     for _ in range(2):
@@ -45,7 +45,7 @@ def test_a_copy_of_several_partitions_with_long_names_is_whole_and_known_again(t
         assert read_offsets(tmp_path / "out" / f"{topic}-{number}") == list(range(40))
 
 
-def test_an_append_to_a_long_name_is_known_again(tmp_path: Path, run: Run) -> None:
+def test_an_append_to_a_long_name_is_recognised(tmp_path: Path, run: Run) -> None:
     topic = make_long(tmp_path, LONGEST)
     for _ in range(2):
         assert run(*arguments_of("append", tmp_path, topic)).code == 0

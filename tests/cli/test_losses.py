@@ -239,7 +239,7 @@ def damaged_length(batch: bytes) -> bytes:
     return batch[:8] + (1).to_bytes(4, "big") + batch[12:]
 
 
-def test_damage_that_a_log_meets_is_told_with_its_place_and_reason(run: Run, tmp_path: Path) -> None:
+def test_damage_met_by_a_change_is_reported_with_its_place_and_reason(run: Run, tmp_path: Path) -> None:
     """Before the recovery point a log is believed, so that the work itself meets it; exit code 2 is for mistyped options."""
     folder = tmp_path / "data" / "orders-0"
     for base in (0, 20):
@@ -264,7 +264,7 @@ def test_the_reason_of_damage_is_the_true_one(run: Run, tmp_path: Path, spoil: C
 # links
 
 
-def test_a_partition_s_folder_that_is_a_link_is_told_as_one(run: Run, data: Path, tmp_path: Path) -> None:
+def test_a_partition_folder_that_is_a_link_is_reported_as_one(run: Run, data: Path, tmp_path: Path) -> None:
     moved = (data / "users-0").rename(tmp_path / "users-0")
     (data / "users-0").symlink_to(moved)
     for command in (("recover",), ("compact",), ("convert",), ("reindex",), ("truncate", "--to-offset", 1)):
@@ -279,7 +279,7 @@ def test_a_partition_s_folder_that_is_a_link_is_told_as_one(run: Run, data: Path
     assert copied.code == 0, "what is only read may be a link"
 
 
-def test_a_linked_partition_in_a_log_directory_is_not_left_out_without_a_word(run: Run, data: Path, tmp_path: Path) -> None:
+def test_a_linked_partition_in_a_log_directory_is_not_silently_left_out(run: Run, data: Path, tmp_path: Path) -> None:
     """A broker follows the link, so it is one of its partitions."""
     moved = (data / "users-0").rename(tmp_path / "users-0")
     (data / "users-0").symlink_to(moved)
@@ -336,7 +336,7 @@ def test_a_dry_run_of_reindex_does_not_say_that_it_was_done(run: Run, data: Path
     assert f"  rebuilt {segment_file_name(0, 'index')}" in run("reindex", folder, "--in-place").text
 
 
-def test_compact_does_not_delete_records_without_a_key_without_a_word(run: Run, tmp_path: Path) -> None:
+def test_compact_does_not_silently_delete_records_without_a_key(run: Run, tmp_path: Path) -> None:
     lines = tmp_path / "lines.txt"
     lines.write_text("".join(f"line {number}\n" for number in range(20)))
     run("append", lines, "--to", tmp_path / "data", "--topic", "events")
@@ -360,7 +360,7 @@ def test_a_loss_has_no_more_records_than_offsets(run: Run, data: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["partition.metadata", "leader-epoch-checkpoint"])
-def test_a_huge_sparse_file_beside_a_log_is_refused_unread_and_the_others_have_their_turn(
+def test_a_huge_sparse_metadata_file_is_refused_unread_and_the_other_partitions_have_their_turn(
     run: Run, data: Path, name: str
 ) -> None:
     huge = data / "users-0" / name

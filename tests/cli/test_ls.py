@@ -24,7 +24,7 @@ def test_topics_are_listed_with_a_total(run: Run, logs: Path) -> None:
     assert "4 topics, 4 partitions, 4 segments" in ended.text
 
 
-def test_formats_tell_what_to_convert(run: Run, logs: Path) -> None:
+def test_formats_show_what_to_convert(run: Run, logs: Path) -> None:
     ended = run("ls", logs, "--formats", "--quiet")
     (legacy,) = (line.split() for line in ended.text.splitlines() if line.startswith("legacy"))
     assert [legacy[4], legacy[7], legacy[10]] == ["3", "3", "1"]
@@ -77,7 +77,7 @@ def test_rows_fit_a_terminal_and_nothing_untrusted_reaches_it(tmp_path: Path, co
     assert "evil\\x1b[2J\\u202e" in ended.text
 
 
-def test_exit_codes_tell_damage_from_what_could_not_be_read(run: Run, tmp_path: Path) -> None:
+def test_exit_codes_distinguish_damage_from_unreadable_files(run: Run, tmp_path: Path) -> None:
     first, second = batch_of(b"x" * 100), batch_of(b"y", base_offset=1)
     path = write_topic(tmp_path / "damage", "orders-0", first[:8] + bytes(4) + first[12:])
     write_topic(tmp_path / "damage", "orders-0", second, base_offset=1)

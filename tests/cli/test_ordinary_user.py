@@ -43,7 +43,7 @@ def test_the_log_directory_of_another_user_is_not_changed(forks: Forks, place: P
 
 
 @pytest.mark.parametrize("command", [*IN_PLACE, "append new"])
-def test_what_the_broker_could_not_open_is_not_made(forks: Forks, place: Path, command: str) -> None:
+def test_files_that_the_broker_could_not_open_are_not_made(forks: Forks, place: Path, command: str) -> None:
     """The group may write to the log directory, but what it makes there is not the broker's."""
     make_log_directory(place)
     for path in (place / "data").rglob("*"):
@@ -57,7 +57,7 @@ def test_what_the_broker_could_not_open_is_not_made(forks: Forks, place: Path, c
 
 
 @pytest.mark.parametrize("command", IN_PLACE)
-def test_a_read_only_folder_of_ones_own_is_told_before_anything_changes(forks: Forks, place: Path, command: str) -> None:
+def test_a_read_only_folder_of_ones_own_is_reported_before_anything_changes(forks: Forks, place: Path, command: str) -> None:
     orders = make_log_directory(place)
     give_to(NOBODY, place / "data")
     orders.chmod(0o555)

@@ -66,7 +66,7 @@ def test_text_says_what_could_go_and_names_the_largest(run: Run, full: Path) -> 
     assert max(len(line) for line in text.splitlines()[1:]) <= 100
 
 
-def test_what_is_on_the_disk_is_told_from_the_size_of_sparse_files(run: Run, full: Path) -> None:
+def test_disk_usage_is_distinguished_from_the_size_of_sparse_files(run: Run, full: Path) -> None:
     index = full / "orders-0" / "00000000000000000000.index"
     index.touch()
     os.truncate(index, 3 << 30)

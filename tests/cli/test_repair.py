@@ -26,7 +26,7 @@ def orders(tmp_path: Path) -> Path:
     return folder
 
 
-def test_salvage_tells_what_it_kept_dropped_and_lost(run: Run, orders: Path, tmp_path: Path) -> None:
+def test_salvage_reports_what_it_kept_dropped_and_lost(run: Run, orders: Path, tmp_path: Path) -> None:
     ended = run("salvage", orders, "--out", tmp_path / "out")
     assert ended.code == 1
     assert ended.errors == ""
@@ -58,7 +58,7 @@ def test_out_as_a_file_uri_is_that_folder_and_an_object_store_is_refused(run: Ru
     assert not os.path.exists("s3:")
 
 
-def test_reindex_wants_to_know_where_to(run: Run, orders: Path) -> None:
+def test_reindex_requires_out_or_in_place(run: Run, orders: Path) -> None:
     ended = run("reindex", orders)
     assert ended.code == 2
     assert "either --out DIR (writes a copy) or --in-place" in ended.errors

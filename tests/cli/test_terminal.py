@@ -89,7 +89,7 @@ def test_shortening_keeps_to_the_width_also_for_wide_characters() -> None:
     assert shorten("folder/00000000000000000000.log", 10, keep_end=True) == "…00000.log"
 
 
-def test_progress_stays_away_where_nobody_would_see_it() -> None:
+def test_progress_is_not_shown_where_nobody_would_see_it() -> None:
     progress = ReadProgress(100, wanted=True)
     progress.begin -= 60
     with progress:

@@ -53,7 +53,7 @@ def test_json_has_every_transaction_or_those_in_a_state(run: Run, held: Path) ->
     assert [(found["producer_id"], found["record_count"], found["abort_command"]) for found in only] == [(8, 4, None)]
 
 
-def test_damage_is_told_because_a_marker_may_be_missing(run: Run, tmp_path: Path) -> None:
+def test_damage_is_reported_because_a_marker_may_be_missing(run: Run, tmp_path: Path) -> None:
     entries = transactional_batch(0, 2, 7), bytes(70), marker(2, 7, commit=True)
     write_segment(tmp_path / "damaged-0", 0, *entries)
     ended = run("transactions", tmp_path)

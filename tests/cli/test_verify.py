@@ -50,7 +50,7 @@ def test_a_healthy_log_is_one_line_and_exit_code_0(run: Run, healthy: Path) -> N
     assert run("verify", healthy, "--quiet").text == ""
 
 
-def test_damage_is_told_with_its_place_and_advice_and_exit_code_1(run: Run, damaged: Path) -> None:
+def test_damage_is_reported_with_its_place_and_advice_and_exit_code_1(run: Run, damaged: Path) -> None:
     ended = run("verify", damaged)
     assert ended.code == 1
     assert "orders-0\n  error    crc: the stored checksum does not match the bytes\n" in ended.text

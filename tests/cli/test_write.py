@@ -50,7 +50,7 @@ def orders(tmp_path: Path) -> Path:
 # append
 
 
-def test_append_makes_a_topic_and_goes_on_at_its_end(run: Run, source: Path, tmp_path: Path) -> None:
+def test_append_makes_a_topic_and_continues_at_its_end(run: Run, source: Path, tmp_path: Path) -> None:
     to = ("--to", tmp_path / "data", "--topic", "orders")
     ended = run("append", source, *to, "--partitions", "3", "--codec", "lz4")
     assert ended.code == 0
@@ -153,7 +153,7 @@ def test_a_bad_line_at_the_end_of_a_source_leaves_the_log_as_it_was(
     assert len(read_offsets(orders)) == len(before) + RECORDS
 
 
-def test_a_refused_append_does_not_make_the_one_before_it_forgotten(run: Run, source: Path, tmp_path: Path) -> None:
+def test_a_refused_append_leaves_the_one_before_it_known(run: Run, source: Path, tmp_path: Path) -> None:
     to = ("--to", tmp_path / "orders-0")
     run("append", source, *to)
     bad = tmp_path / "bad.jsonl"
@@ -176,9 +176,7 @@ def test_another_append_does_not_take_the_place_of_one_that_was_interrupted(run:
     assert len(read_offsets(tmp_path / "orders-0")) == 100
 
 
-def test_an_append_that_was_interrupted_before_anything_appeared_is_in_nobody_s_way(
-    run: Run, source: Path, tmp_path: Path
-) -> None:
+def test_an_append_interrupted_before_anything_appeared_blocks_no_other(run: Run, source: Path, tmp_path: Path) -> None:
     run("append", source, "--to", tmp_path / "orders-0")
     job = tmp_path / ".orders-0.append.json"
     job.write_text(job.read_text().replace('"state": "done"', '"state": "begun"'))
@@ -194,7 +192,7 @@ def _limited() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
 
 
-def test_an_append_that_finds_no_room_says_what_to_do_and_goes_on_when_there_is(
+def test_an_append_that_finds_no_room_says_what_to_do_and_continues_when_there_is(
     run: Run, orders: Path, source: Path, tmp_path: Path
 ) -> None:
     large = tmp_path / "large.txt"
@@ -319,7 +317,7 @@ def test_checkpoints_of_the_directory_stay_true(run: Run, orders: Path) -> None:
     assert read_offsets(data, topics=["orders"]) == list(range(22, 30))
 
 
-def test_retention_wants_to_be_told(run: Run, orders: Path) -> None:
+def test_retain_requires_a_limit(run: Run, orders: Path) -> None:
     ended = run("retain", orders, "--in-place")
     assert ended.code == 2
     assert "say what to delete" in ended.errors
@@ -332,7 +330,7 @@ def test_retention_wants_to_be_told(run: Run, orders: Path) -> None:
     assert (beyond.code, "the log ends at 60" in beyond.errors) == (2, True)
 
 
-def test_damage_is_refused_but_by_recover_which_says_so(run: Run, orders: Path) -> None:
+def test_damage_is_refused_except_by_recover_which_says_so(run: Run, orders: Path) -> None:
     write_segment(orders, 20, made_batch(20), damaged(made_batch(30)))
     for command in ("compact", "retain", "truncate"):
         before = tree(orders)
@@ -347,7 +345,7 @@ def test_damage_is_refused_but_by_recover_which_says_so(run: Run, orders: Path) 
 
 
 @pytest.mark.parametrize("left", ["orders-0/00000000000000000040.log.cleaned", ".kafka_cleanshutdown"])
-def test_no_batch_behind_damage_is_cut_off_without_a_word_whatever_a_broker_left(
+def test_no_batch_after_damage_is_silently_cut_off_whatever_a_broker_left(
     run: Run, orders: Path, source: Path, left: str
 ) -> None:
     """A segment without index files is recovered also after a clean stop, and when the log is opened only to look at it."""
@@ -371,7 +369,7 @@ def test_no_command_advises_an_option_that_it_does_not_have(run: Run, orders: Pa
     assert "--on-damage skip" not in ended.errors
 
 
-def test_a_segment_that_is_a_link_is_neither_lost_nor_left_out_without_a_word(
+def test_a_segment_that_is_a_link_is_neither_lost_nor_silently_left_out(
     run: Run, orders: Path, source: Path, tmp_path: Path
 ) -> None:
     """Somebody moved it to another disk. What is behind a link is not read, so nothing is done as if it were not there."""
@@ -396,7 +394,7 @@ def test_a_folder_that_is_named_like_a_segment_costs_nothing(run: Run, orders: P
     assert run("append", source, "--to", orders).code == 0
 
 
-def test_a_log_that_begins_behind_its_end_is_not_said_to_be_damaged(run: Run, orders: Path) -> None:
+def test_a_log_that_begins_after_its_end_is_not_reported_as_damaged(run: Run, orders: Path) -> None:
     """A broker deletes all of it then."""
     (orders.parent / "log-start-offset-checkpoint").write_text("0\n1\norders 0 500\n")
     ended = run("compact", orders, "--in-place")
@@ -405,7 +403,7 @@ def test_a_log_that_begins_behind_its_end_is_not_said_to_be_damaged(run: Run, or
     assert len(list(orders.glob("*.log"))) == 3
 
 
-def test_recover_tells_a_tail_from_damage_in_the_newest_segment(run: Run, orders: Path) -> None:
+def test_recover_distinguishes_a_tail_from_damage_in_the_newest_segment(run: Run, orders: Path) -> None:
     write_segment(orders, 40, made_batch(40), made_batch(50)[:-5])
     tail = run("recover", orders, "--in-place")
     assert (tail.code, "cut off after the last whole batch" in tail.text) == (0, True)
@@ -421,7 +419,7 @@ def test_a_torn_tail_is_no_damage(run: Run, orders: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["0\n1\na b\n", "0\nx\n0 0\n"], ids=["a word for an epoch", "a word for the count"])
-def test_an_epoch_checkpoint_that_cannot_be_read_is_told_by_name(run: Run, source: Path, tmp_path: Path, content: str) -> None:
+def test_an_epoch_checkpoint_that_cannot_be_read_is_named(run: Run, source: Path, tmp_path: Path, content: str) -> None:
     folder = tmp_path / "data" / "orders-0"
     assert run("append", source, "--to", folder).code == 0
     (folder / "leader-epoch-checkpoint").write_text(content)

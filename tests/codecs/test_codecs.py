@@ -152,7 +152,7 @@ def test_a_small_target_is_full_for_every_kind_of_frame(name: str) -> None:
             expand(codec, payload, room=room)
 
 
-def test_nothing_is_written_behind_the_target() -> None:
+def test_nothing_is_written_after_the_target() -> None:
     for codec in ALL:
         arena = memoryview(bytearray(b"\xaa" * 200_000))
         payload = codecs.compress(codec, TEXT * 300)
@@ -287,7 +287,7 @@ def test_a_flipped_byte_raises_nothing_but_codec_errors(name: str) -> None:
 
 
 @pytest.mark.parametrize("codec", COMPRESSING)
-def test_random_bytes_behind_a_good_start_raise_nothing_but_codec_errors(codec: int) -> None:
+def test_random_bytes_after_a_good_start_raise_nothing_but_codec_errors(codec: int) -> None:
     randomness = random.Random(codec)
     payload = codecs.compress(codec, TEXT)
     for _ in range(2_000):

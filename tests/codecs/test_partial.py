@@ -72,7 +72,7 @@ def test_gzip_without_a_sound_header_is_not_even_opened() -> None:
     assert _part(codecs.GZIP, b"\x1f\x8c" + bytes(20)) == (b"", CLOSED)
 
 
-def test_zstd_that_is_cut_fails_but_behind_a_whole_frame_it_ends() -> None:
+def test_zstd_that_is_cut_fails_but_after_a_whole_frame_it_ends() -> None:
     frame = codecs.compress(codecs.ZSTD, TEXT)
     assert _part(codecs.ZSTD, frame[:-10])[1] == FAILS
     assert _part(codecs.ZSTD, frame + frame[:3]) == (TEXT, ENDS)

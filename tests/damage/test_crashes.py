@@ -34,7 +34,7 @@ def test_a_power_cut_before_any_step_leaves_old_or_new_and_a_second_run_complete
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
 @pytest.mark.parametrize("job", JOBS)
-def test_a_failing_step_is_told_and_a_second_run_completes(job: power_cuts.Job, number: int) -> None:
+def test_a_failing_step_is_reported_and_a_second_run_completes(job: power_cuts.Job, number: int) -> None:
     steps, wrong = power_cuts.failing_steps(job, number)
     assert steps > 30
     assert wrong == []

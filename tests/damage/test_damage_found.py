@@ -53,7 +53,7 @@ def _rows(segment: GoldenSegment, number: int) -> range:
 
 
 @pytest.mark.parametrize("mode", ["skip", "salvage"])
-def test_with_neighbours_a_damaged_batch_does_not_cost_those_behind_it(mode: str) -> None:
+def test_with_neighbours_a_damaged_batch_does_not_cost_those_after_it(mode: str) -> None:
     segment = golden_segment("v2-none")
     outcome = read(segment.among_neighbours(flipped(segment, 2, 80)), on_damage=mode, neighbours=True)
     assert outcome.offsets == offsets_without(segment, 2)
@@ -147,7 +147,7 @@ def read_committed(segment: GoldenSegment, data: bytes, **options: object) -> Ou
 
 
 @pytest.mark.parametrize("entry", [TRANSACTIONAL_BATCH, MARKER_BATCH])
-def test_a_damaged_producer_id_does_not_end_a_committed_read_without_a_word(entry: int) -> None:
+def test_a_damaged_producer_id_does_not_silently_end_a_committed_read(entry: int) -> None:
     """The transaction looks open, so the read would stop before the damage and call that the last stable offset."""
     segment = golden_segment("v2-none")
     assert read_committed(segment, flipped(segment, entry, PRODUCER_ID_POSITION)).reason == "crc"
@@ -155,7 +155,7 @@ def test_a_damaged_producer_id_does_not_end_a_committed_read_without_a_word(entr
     assert [dropped.reason for dropped in skipping.report.dropped] == ["crc"]
 
 
-def test_a_broken_length_before_a_marker_does_not_end_a_committed_read_without_a_word() -> None:
+def test_a_corrupt_length_before_a_marker_does_not_silently_end_a_committed_read() -> None:
     segment = golden_segment("v2-none")
     assert read_committed(segment, flipped(segment, MARKER_BATCH, 8)).error is not None
 

@@ -149,7 +149,7 @@ def test_messages_are_stored_as_if_each_set_had_been_sent_alone(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("codec", ["none", "lz4", "zstd"])
-def test_new_batches_behind_ones_that_were_sent_before_follow_the_log_without_a_gap(tmp_path: Path, codec: str) -> None:
+def test_new_batches_after_ones_that_were_sent_before_follow_the_log_without_a_gap(tmp_path: Path, codec: str) -> None:
     table = _table(8)
     producer: dict[str, Any] = {"producer_id": 7, "producer_epoch": 1, "base_sequence": 0}
     batches = list(encode_batches(table, EncodeOptions(codec, batch_bytes=2000), BatchFields(producer=Producer(**producer))))

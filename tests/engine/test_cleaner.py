@@ -73,7 +73,7 @@ def test_all_that_is_left_of_a_clean_log_is_the_last_record_of_each_key(chosen: 
 
 @settings(max_examples=EXAMPLES)
 @given(steps)
-def test_both_ways_of_the_cleaner_leave_the_same_files(chosen: list[Step]) -> None:
+def test_both_paths_of_the_cleaner_leave_the_same_files(chosen: list[Step]) -> None:
     logs = [Log(), Log()]
     for log, by_kernels in zip(logs, (True, False), strict=True):
         run_steps(log, [step for step in chosen if step[0] != "clean"])

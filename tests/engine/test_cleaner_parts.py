@@ -267,7 +267,7 @@ def test_a_batch_of_many_records_is_rewritten_with_its_codec(codec: int) -> None
 # deletes and transactions
 
 
-def test_a_delete_gets_a_horizon_and_goes_with_the_first_pass_behind_it() -> None:
+def test_a_delete_gets_a_horizon_and_goes_with_the_first_pass_after_it() -> None:
     log = Log()
     log.append([(b"gone", b"v"), (b"gone", None), (b"stays", b"v")])
     log.roll()

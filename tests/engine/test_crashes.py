@@ -41,7 +41,7 @@ def test_every_kind_of_sync_is_needed(sync: tuple[str, str]) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
-def test_a_failing_step_is_told_and_what_was_durable_stays(number: int) -> None:
+def test_a_failing_step_is_reported_and_durable_records_stay(number: int) -> None:
     steps, wrong = engine_power_cuts.failing_steps(number, every=3)
     assert steps > 300
     assert wrong == []

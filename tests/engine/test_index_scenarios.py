@@ -34,7 +34,7 @@ def filled_time_index(folder: Path, count: int, entries: int = 30) -> TimeIndex:
 
 
 @pytest.mark.parametrize("entries", [1, 2, 30, 1023, 1500])
-def test_a_lookup_finds_the_last_entry_not_behind_its_offset(tmp_path: Path, entries: int) -> None:
+def test_a_lookup_finds_the_last_entry_not_after_its_offset(tmp_path: Path, entries: int) -> None:
     random = Random(entries)
     index = offset_index(tmp_path, entries=entries)
     offsets = sorted(random.sample(range(BASE + 1, BASE + 20 * entries), entries))
@@ -162,7 +162,7 @@ def test_files_of_other_than_whole_entries_are_not_sane(tmp_path: Path, kind: Ca
         kind(tmp_path).sanity_check()
 
 
-def test_an_index_that_was_let_go_is_opened_again_when_it_is_used(tmp_path: Path) -> None:
+def test_an_index_whose_file_was_closed_is_opened_again_when_it_is_used(tmp_path: Path) -> None:
     index = offset_index(tmp_path)
     index.append(46, 3)
     index.release()

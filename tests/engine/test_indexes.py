@@ -88,7 +88,7 @@ def test_a_full_index_takes_no_entry(path: str) -> None:
 
 
 @given(st.sets(st.integers(1, 5000), max_size=60), st.integers(0, 5100))
-def test_lookup_finds_the_last_entry_not_behind_an_offset(relative_offsets: set[int], target: int) -> None:
+def test_lookup_finds_the_last_entry_not_after_an_offset(relative_offsets: set[int], target: int) -> None:
     index = OffsetIndex(SimulatedFs({"/t/x": b""}), "/t/00000000000000000100.index", BASE, 1 << 10)
     for number, offset in enumerate(sorted(relative_offsets), 1):
         index.append(BASE + offset, 10 * number)
@@ -137,7 +137,7 @@ def test_the_time_index_finds_the_last_entry_not_newer(path: str) -> None:
     assert index.lookup(9999) == TimestampOffset(2000, BASE + 2)
 
 
-def test_an_offset_out_of_reach_leaves_its_timestamp_behind_the_entries(path: str) -> None:
+def test_an_offset_out_of_reach_leaves_its_timestamp_after_the_entries(path: str) -> None:
     index = TimeIndex(LocalFs(), path, BASE, 36)
     with pytest.raises(IndexOffsetOverflow):
         index.maybe_append(1000, BASE - 1)

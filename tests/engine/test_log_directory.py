@@ -131,7 +131,7 @@ def test_after_a_crash_the_mark_does_not_come_back_before_every_log_was_looked_a
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 
-def test_the_start_of_a_log_behind_its_first_segment_is_written_down(tmp_path: Path) -> None:
+def test_a_log_start_inside_the_first_segment_is_written_down(tmp_path: Path) -> None:
     with opened(tmp_path) as directory:
         log = directory.open_log("orders", 0)
         for _ in range(3):
@@ -153,7 +153,7 @@ def test_a_damaged_checkpoint_means_that_everything_is_recovered(tmp_path: Path)
     assert checkpoint(tmp_path, "recovery-point-offset-checkpoint") == {("orders", 0): 1}
 
 
-def test_wrong_paths_are_told(tmp_path: Path) -> None:
+def test_wrong_paths_are_reported(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="no such log directory"), opened(tmp_path / "nowhere"):
         pytest.fail("there is no such folder")
     with pytest.raises(UsageError, match="<topic>-<partition>"):

@@ -74,7 +74,7 @@ def test_a_v1_wrapper_has_relative_offsets_inside_and_a_v0_wrapper_absolute_ones
         assert wrapper.offset == FIRST + 2
 
 
-def test_a_v1_wrapper_that_fits_is_stamped_in_place_and_a_v0_wrapper_is_made_anew() -> None:
+def test_a_v1_wrapper_that_fits_is_stamped_in_place_and_a_v0_wrapper_is_rebuilt() -> None:
     assert not validated(stored(1, GZIP), 1, GZIP).is_rebuilt
     assert validated(stored(0, GZIP), 0, GZIP).is_rebuilt
 

@@ -63,7 +63,7 @@ def logs(tmp_path: Path) -> Logs:
     return Logs(tmp_path)
 
 
-def test_a_log_whose_files_were_let_go_does_not_roll(logs: Logs) -> None:
+def test_a_log_whose_file_handles_were_closed_does_not_roll(logs: Logs) -> None:
     log = logs.open()
     log.append(batch(1))
     log.close_handlers()
@@ -71,7 +71,7 @@ def test_a_log_whose_files_were_let_go_does_not_roll(logs: Logs) -> None:
         log.roll()
 
 
-def test_files_may_be_let_go_twice(logs: Logs) -> None:
+def test_file_handles_may_be_closed_twice(logs: Logs) -> None:
     log = logs.open()
     log.append(batch(1))
     log.close_handlers()
@@ -88,7 +88,7 @@ def test_a_closed_log_takes_nothing_more(logs: Logs) -> None:
         log.append(batch(1))
 
 
-def test_a_log_may_be_closed_twice_but_not_after_its_files_were_let_go(logs: Logs) -> None:
+def test_a_log_may_be_closed_twice_but_not_after_its_file_handles_were_closed(logs: Logs) -> None:
     log = logs.open()
     log.append(batch(1))
     log.close()

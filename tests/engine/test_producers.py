@@ -173,7 +173,7 @@ class ProducerMachine(RuleBasedStateMachine):
         self.folder.cleanup()
 
     @initialize(start=st.sampled_from([0, 7]))
-    def begin_behind_a_gap(self, start: int) -> None:
+    def begin_after_a_gap(self, start: int) -> None:
         self.log.end_offset = self.log.producers.map_end_offset = start
 
     producer_ids = st.sampled_from([1, 17, 33, 2**40])
@@ -331,12 +331,12 @@ def test_entries_read_again_lead_to_the_same_state(log: Log) -> None:
     assert again.first_undecided_offset == log.producers.first_undecided_offset == 7
 
 
-def test_a_sequence_goes_on_with_0_after_the_largest(log: Log) -> None:
+def test_a_sequence_continues_with_0_after_the_largest(log: Log) -> None:
     log.append(data_batch(1, 0, MAX_SEQUENCE - 1, count=2))
     assert log.append(data_batch(1, 0, 0)) == 2
 
 
-def test_a_batch_that_wraps_is_known_again(log: Log) -> None:
+def test_a_batch_that_wraps_is_recognised(log: Log) -> None:
     log.append(data_batch(1, 0, MAX_SEQUENCE, count=4))
     assert log.append(data_batch(1, 0, MAX_SEQUENCE, count=4)) == 0
     assert log.producers.active_producers[1].last_sequence == 2

@@ -48,7 +48,7 @@ def test_so_does_a_script_of_another_seed(fresh: Path, number: int) -> None:
 
 
 @pytest.mark.parametrize("name", CASES[6::9] + CASES[14::18] + CASES[15::18])
-def test_the_ways_for_many_entries_at_once_lead_there_too(cases: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_so_do_the_paths_for_many_entries_at_once(cases: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Segments of the cases are small, so they are called large: followers, crashes and compaction with transactions."""
     monkeypatch.setattr(recovery, "WINDOWED_BYTES", 0)
     monkeypatch.setattr(log_segment, "BULK_BYTES", 0)
@@ -80,7 +80,7 @@ def test_a_changed_byte_in_any_file_is_a_difference(cases: Path, tmp_path: Path)
         assert done.difference.where.startswith(f"file {path.relative_to(original / 'data')}")
 
 
-def test_a_changed_result_is_a_difference_but_for_its_words(cases: Path) -> None:
+def test_a_changed_result_is_a_difference_except_for_its_wording(cases: Path) -> None:
     results = [json.loads(line) for line in (cases / "case-0003" / "results.jsonl").read_text().splitlines()]
     for line, result in enumerate(results, 1):
         assert compare_results(line, result, result | {"message": "other words"}, recompressed=False) is None

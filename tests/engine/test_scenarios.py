@@ -46,7 +46,7 @@ def _without_bytes(line: str) -> dict[str, object]:
     return operation | ({"records": bool(operation["records"])} if "records" in operation else {})
 
 
-def test_an_expectation_that_is_not_met_is_told(cases: Path) -> None:
+def test_an_expectation_that_is_not_met_is_reported(cases: Path) -> None:
     script = Script("an_append_says_its_first_offset")
     for each in SCRIPTS[script.name].operations:
         script.do("changed", "SomeException" if each.gives else None, {"lastOffset": 77} if not each.gives else None)

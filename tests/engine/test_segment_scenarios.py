@@ -69,13 +69,13 @@ def test_a_read_before_the_first_entry_begins_with_it(tmp_path: Path) -> None:
         assert found(segment, offset) == [(50, 53)]
 
 
-def test_a_read_behind_the_last_entry_finds_nothing(tmp_path: Path) -> None:
+def test_a_read_after_the_last_entry_finds_nothing(tmp_path: Path) -> None:
     segment = open_segment(tmp_path)
     segment.append(51, entry(50, 2))
     assert found(segment, 52) is None
 
 
-def test_a_read_from_a_gap_goes_on_behind_it(tmp_path: Path) -> None:
+def test_a_read_from_a_gap_continues_after_it(tmp_path: Path) -> None:
     segment = open_segment(tmp_path)
     segment.append(51, entry(50, 2))
     segment.append(61, entry(60, 2))
@@ -196,7 +196,7 @@ def test_files_are_renamed_together(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["index", "timeindex"])
-def test_recovery_makes_damaged_indexes_anew(tmp_path: Path, suffix: str) -> None:
+def test_recovery_rebuilds_damaged_indexes(tmp_path: Path, suffix: str) -> None:
     segment = open_segment(tmp_path, 0)
     for offset in range(60):
         segment.append(offset, entry(offset, at=10 * offset))
@@ -329,7 +329,7 @@ def test_segments_between_two_offsets(tmp_path: Path) -> None:
         segments.between(10, 0)
 
 
-def test_segments_but_the_active_one(tmp_path: Path) -> None:
+def test_segments_except_the_active_one(tmp_path: Path) -> None:
     segments = four_segments(tmp_path)
     assert bases(segments.non_active_from(0)) == [1, 10, 20]
     assert bases(segments.non_active_from(10)) == [10, 20]

@@ -61,7 +61,7 @@ def test_truncation_keeps_the_snapshots_within_the_log(log: Log) -> None:
     assert log.producers.map_end_offset == 6
 
 
-def test_a_stray_snapshot_goes_but_for_that_of_a_clean_shutdown(log: Log) -> None:
+def test_a_stray_snapshot_goes_except_that_of_a_clean_shutdown(log: Log) -> None:
     take(log.producers, 1, 2, 5, 7, 9)
     log.producers.remove_stray_snapshots([0, 2, 5])
     assert offsets(log) == [2, 5, 9]

@@ -78,7 +78,7 @@ def test_markers_come_in_the_order_of_their_offsets(index: TransactionIndex) -> 
         index.append(AbortedTransaction(5, 40, 50, 50))
 
 
-def test_an_index_that_is_opened_again_goes_on_where_it_ended(index: TransactionIndex, path: Path) -> None:
+def test_an_index_that_is_opened_again_continues_where_it_ended(index: TransactionIndex, path: Path) -> None:
     index.close()
     assert index.all_aborted() == []
     again = TransactionIndex(0, LocalFs(), str(path))
@@ -86,7 +86,7 @@ def test_an_index_that_is_opened_again_goes_on_where_it_ended(index: Transaction
     assert again.all_aborted() == [*ABORTED, (9, 60, 61, 61)]
 
 
-def test_a_torn_entry_is_passed_over_and_the_next_one_goes_behind_it(index: TransactionIndex, path: Path) -> None:
+def test_a_torn_entry_is_passed_over_and_the_next_one_is_written_after_it(index: TransactionIndex, path: Path) -> None:
     index.close()
     path.write_bytes(path.read_bytes()[:-5])
     again = TransactionIndex(0, LocalFs(), str(path))
@@ -110,7 +110,7 @@ def test_entries_of_a_newer_version_cannot_be_read(index: TransactionIndex, path
         TransactionIndex(0, LocalFs(), str(path)).all_aborted()
 
 
-def test_a_renamed_index_goes_on_in_its_file(index: TransactionIndex, path: Path) -> None:
+def test_a_renamed_index_continues_in_its_file(index: TransactionIndex, path: Path) -> None:
     index.rename_to(str(path) + ".deleted")
     assert not path.exists()
     assert index.all_aborted() == ABORTED

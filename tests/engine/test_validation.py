@@ -58,14 +58,14 @@ def _sets(seed: int) -> list[tuple[bytes, int, Rules]]:
     return found
 
 
-def test_the_short_way_for_sound_batches_comes_to_what_the_long_way_comes_to(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fast_path_for_sound_batches_gives_what_the_slow_path_gives(monkeypatch: pytest.MonkeyPatch) -> None:
     sets = _sets(1)
     short = [_outcome(*each) for each in sets]
     monkeypatch.setattr(validation, "_validate_sound_batch", lambda *_: None)
     assert short == [_outcome(*each) for each in sets]
 
 
-def test_what_is_stored_holds_the_records_that_came_with_offsets_from_the_end_of_the_log_on() -> None:
+def test_stored_sets_hold_the_records_that_came_with_offsets_from_the_end_of_the_log() -> None:
     stored = 0
     for data, source, rules in _sets(2):
         outcome = _outcome(data, source, rules)

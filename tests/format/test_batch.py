@@ -224,7 +224,7 @@ def test_a_codec_that_does_not_exist_is_refused(codec: int) -> None:
 
 
 @pytest.mark.parametrize("count", [-1, 2, 3, 100, 2**31 - 1, -(2**31)])
-def test_a_count_that_does_not_fit_the_records_is_refused(count: int) -> None:
+def test_a_count_that_does_not_match_the_records_is_refused(count: int) -> None:
     assert _refused(_with(ONE_RECORD, ">i", batch.RECORDS_COUNT_POSITION, count)) == "count"
 
 
@@ -263,7 +263,7 @@ def test_offset_deltas_are_taken_as_they_are() -> None:
         ("1a00008080808080000101000000", "varint"),  # offset delta of six bytes
     ],
 )
-def test_a_record_that_does_not_fit_is_refused_though_the_checksum_is_right(record: str, reason: str) -> None:
+def test_a_malformed_record_is_refused_though_the_checksum_is_right(record: str, reason: str) -> None:
     assert _refused(_of_records(bytes.fromhex(record))) == reason
 
 
@@ -306,7 +306,7 @@ def _reason_of(data: bytes) -> str:
     return ""
 
 
-def test_the_checksum_is_not_looked_at_when_nobody_asks() -> None:
+def test_the_checksum_is_not_checked_unless_asked_for() -> None:
     damaged = ONE_RECORD[:-1] + b"\x03"
     assert len(list(decode_entries(damaged, verify_crc=False))) == 1
 

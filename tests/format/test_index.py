@@ -51,7 +51,7 @@ def test_a_partial_entry_at_the_end_is_ignored() -> None:
     assert read_txn_index(TXN_ENTRY + TXN_ENTRY[:33]).tolist() == [(0, 9, 5, 7, 8)]
 
 
-def test_stale_entries_behind_a_truncation_are_kept_since_nothing_marks_them() -> None:
+def test_stale_entries_after_a_truncation_are_kept_since_nothing_marks_them() -> None:
     assert read_offset_index(_offset_entries((5, 50), (3, 30)), 100).tolist() == [(105, 50), (103, 30)]
 
 

@@ -277,7 +277,7 @@ def test_the_layout_of_the_batch_header_is_that_of_the_code() -> None:
     assert [int(row["size"]) for row in rows] == [np.dtype(FIXED_TYPES[row["type"]]).itemsize for row in rows]
 
 
-def test_the_rulers_of_the_drawings_stand_at_the_fields() -> None:
+def test_the_rulers_of_the_drawings_are_at_the_fields() -> None:
     places = {
         "entry": [place for place, *_ in layout(message.MESSAGE_V1) if place <= message.ATTRIBUTES_POSITION],
         "v1": [*(place for place, *_ in layout(message.MESSAGE_V1)), message.KEY_POSITION_V1],
@@ -481,7 +481,7 @@ def test_sequence_numbers_wrap_as_the_page_says() -> None:
     assert [increment_sequence(int(start), int(step)) for start, step, _ in samples] == [int(end) for *_, end in samples]
 
 
-def test_the_empty_batch_goes_on_where_the_page_says() -> None:
+def test_the_empty_batch_continues_where_the_page_says() -> None:
     (name,) = (name for name in VECTORS if name.startswith("empty batch"))
     last = decode_entry(VECTORS[name], 0).last_sequence
     assert f"its last sequence is {last}, and the producer continues with {increment_sequence(last, 1)}" in PROSE

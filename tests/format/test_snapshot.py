@@ -49,7 +49,7 @@ def test_every_flipped_bit_is_found() -> None:
 
 
 @pytest.mark.parametrize("count", [-1, 2, 2**31 - 1, -(2**31)])
-def test_a_count_that_does_not_fit_is_refused_though_the_checksum_is_right(count: int) -> None:
+def test_a_count_that_does_not_match_is_refused_though_the_checksum_is_right(count: int) -> None:
     with pytest.raises(UnsupportedFormat) as error:
         decode_snapshot(_signed(struct.pack(">i", count) + ONE_PRODUCER[10:]))
     assert error.value.reason == "file-format"

@@ -168,7 +168,7 @@ def complaints(output: Path, topics: Mapping[str, Any]) -> list[str]:
     ],
     ids=[NEWEST, OLDER, LAST_WITH_ZOOKEEPER],
 )
-def test_a_broker_opens_what_was_written_serves_it_and_goes_on(
+def test_a_broker_opens_what_was_written_serves_it_and_continues(
     tmp_path: Path, release: str, writers: Mapping[str, Callable[[Path, str], None]], is_clean: bool
 ) -> None:
     require("java", "mvn", "kafka")

@@ -95,7 +95,7 @@ def tiny_windows(monkeypatch: pytest.MonkeyPatch, pending: int = 1 << 20) -> Non
 
 
 @pytest.mark.parametrize("kind", [0, 1, 2])
-def test_an_intact_entry_is_found_behind_any_number_of_lost_bytes(kind: int) -> None:
+def test_an_intact_entry_is_found_after_any_number_of_lost_bytes(kind: int) -> None:
     entry = make_entry(kind, 7, b"some value")
     for lost in (0, 1, 15, 60, 61, 200):
         data = b"\xff" * lost + entry
@@ -247,7 +247,7 @@ def test_a_forged_batch_of_a_later_epoch_does_not_shut_out_the_rest() -> None:
     assert [entry.base_offset for entry in find_all(data)] == list(range(21, 30))
 
 
-def test_an_older_copy_behind_an_intact_run_does_not_shut_out_that_run() -> None:
+def test_an_older_copy_after_an_intact_run_does_not_shut_out_that_run() -> None:
     run = b"".join(make_batch(offset, b"v") for offset in range(20, 24))
     data = b"??" + run + b"damage" + make_batch(15, b"copy") + b"damage" + make_batch(25, b"v")
     assert [entry.base_offset for entry in find_all(data)] == [20, 21, 22, 23, 25]

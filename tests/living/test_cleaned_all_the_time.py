@@ -68,7 +68,7 @@ def test_a_partition_that_changes_whenever_a_task_reads_it_does_not_end_the_run(
     assert take(logs, tmp_path / "tables").records == 50
 
 
-def test_what_is_left_to_the_next_run_is_named(logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partitions_left_to_the_next_run_are_named(logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keep_replacing(logs / "orders-1", monkeypatch)
     why = "  orders-1: left to the next run: the broker kept replacing its files while they were read"
     assert why in printable_summary(take(logs, tmp_path / "tables")).splitlines()
@@ -91,7 +91,7 @@ def test_a_partition_deleted_while_it_is_planned_is_not_there(
     assert (summary.postponed, summary.records) == ((), 100)
 
 
-def test_a_stream_goes_on_beside_a_partition_that_changes_at_every_look(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_continues_while_a_partition_changes_at_every_look(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     require("pyspark")
     monkeypatch.setattr("kafkalog.spark.live_listing.TRY_SECONDS", 0)
     monkeypatch.setattr("kafkalog.spark.live_listing.LISTING_SECONDS", 0)

@@ -49,7 +49,7 @@ def target(tmp_path: Path, logs: Path, log: Path) -> Path:
     return target
 
 
-def test_run_after_run_goes_on(logs: Path, log: Path, target: Path) -> None:
+def test_run_after_run_continues(logs: Path, log: Path, target: Path) -> None:
     for stop in (110, 120, 130):
         write_on(log, range(stop - 10, stop), "first", 0)
         assert take(logs, target).records == 10

@@ -111,7 +111,7 @@ def test_rewritten_offsets_stop_a_stream(tmp_path: Path, end: int) -> None:
 
 
 @pytest.mark.parametrize("end", [NEW_END, 100, 90], ids=["longer", "of the same size", "shorter"])
-def test_a_stream_that_goes_on_reads_from_the_divergence_and_says_so(
+def test_a_stream_that_continues_reads_from_the_divergence_and_says_so(
     tmp_path: Path, end: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     require("pyspark")

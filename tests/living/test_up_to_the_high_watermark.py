@@ -42,7 +42,7 @@ def test_of_a_dead_brokers_disk_everything_is_taken(logs: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("up_to", "end"), [("logEnd", 100), ("highWatermark", 80)])
-def test_what_is_said_goes_before_what_is_there(logs: Path, tmp_path: Path, up_to: str, end: int) -> None:
+def test_the_option_takes_precedence_over_the_lock_of_a_broker(logs: Path, tmp_path: Path, up_to: str, end: int) -> None:
     with broker_at_work(logs):
         take(logs, tmp_path / "beside", options={"upTo": up_to})
     take(logs, tmp_path / "alone", options={"upTo": up_to})

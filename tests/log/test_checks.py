@@ -113,7 +113,7 @@ def test_a_new_epoch_of_a_producer_begins_with_sequence_0_and_none_goes_back(tmp
     assert codes(tmp_path) == [("producer-epoch", len(first))]
 
 
-def test_behind_damage_any_sequence_number_is_right(tmp_path: Path) -> None:
+def test_after_damage_any_sequence_number_is_right(tmp_path: Path) -> None:
     batches = [idempotent_batch(offset, 10, offset) for offset in range(0, 40, 10)]
     log = write_log(tmp_path / "orders-0", 0, *batches)
     content = bytearray(log.read_bytes())
@@ -179,7 +179,7 @@ def test_partitions_of_a_topic_have_one_topic_id(tmp_path: Path) -> None:
     assert (only(tmp_path).reason, only(tmp_path).partition) == ("topic-id", 1)
 
 
-def test_leftovers_are_told_and_foreign_folders_too(tmp_path: Path) -> None:
+def test_leftovers_are_reported_and_foreign_folders_too(tmp_path: Path) -> None:
     write_log(tmp_path / "orders-0", 0, made_batch(0))
     (tmp_path / "orders-0" / "00000000000000000000.log.deleted").write_bytes(b"x")
     (tmp_path / f"old-0.{'a' * 32}-delete").mkdir()
@@ -205,7 +205,7 @@ def test_a_file_that_is_not_one_is_a_finding_and_the_rest_is_checked(tmp_path: P
     assert found.record_count == 10
 
 
-def test_what_is_wrong_everywhere_is_not_said_of_every_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_of_every_entry_is_not_reported_for_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "MAX_OF_A_KIND", 4)
     write_log(tmp_path / "orders-0", 0, *[made_batch(0) for _ in range(20)])
     found = list(kafkalog.verify(tmp_path))
@@ -244,7 +244,7 @@ def test_a_transaction_that_a_producer_began_after_other_batches_is_replayed_fro
         assert codes(tmp_path) == ([("snapshot-mismatch", 10)] if wrong else [])
 
 
-def test_a_single_file_is_held_against_itself_alone(tmp_path: Path) -> None:
+def test_a_single_file_is_checked_by_itself(tmp_path: Path) -> None:
     log = write_log(tmp_path / "orders-0", 0, transactional_batch(0, 3, 1), marker(3, 1, commit=False))
     assert codes(log) == []
     with pytest.raises(kafkalog.UsageError, match="give the folder"):
@@ -298,7 +298,7 @@ def test_a_segment_that_is_rolled_and_deleted_while_verify_runs_is_no_finding(
     assert not list(verify(logs))
 
 
-def test_of_a_log_that_cannot_be_read_only_that_is_said(tmp_path: Path) -> None:
+def test_of_a_log_that_cannot_be_read_nothing_else_is_reported(tmp_path: Path) -> None:
     folder = tmp_path / "orders-0"
     log = write_log(folder, 0, *(made_batch(at) for at in range(0, 50, 10)), index=struct.pack(">ii", 19, 200))
     write_log(folder, 50, made_batch(50))

@@ -122,7 +122,7 @@ def test_a_transaction_that_begins_while_committed_data_is_read_stays_out(
     assert read_offsets(tmp_path, isolation="read_committed") == [0, 1, 2]
 
 
-def test_records_behind_a_segment_that_vanishes_for_a_moment_are_not_lost(tmp_path: Path) -> None:
+def test_records_after_a_segment_that_vanishes_for_a_moment_are_not_lost(tmp_path: Path) -> None:
     folder = tmp_path / "orders-0"
     write_segment(folder, 0, made_batch(0))
     second = write_segment(folder, 10, made_batch(10))

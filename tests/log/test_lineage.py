@@ -124,7 +124,7 @@ def test_an_entry_is_in_place_only_where_its_own_header_is(tmp_path: Path) -> No
     assert not is_in_place(write(tmp_path / "payments-0", 0, 0, 1, first=10), mark, Limits())
 
 
-def test_what_came_after_the_listing_is_not_looked_at(tmp_path: Path) -> None:
+def test_entries_after_the_listing_are_not_looked_at(tmp_path: Path) -> None:
     partition = write(tmp_path / "orders-0", 0, 0)
     write(tmp_path / "orders-0", 0, 0, 1)
     mark = last_entry_before(partition, 1000, Limits())

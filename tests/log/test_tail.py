@@ -111,7 +111,7 @@ def test_damage_before_an_intact_entry_ends_the_log_or_is_passed(tmp_path: Path)
     assert passing.damage is None
 
 
-def test_a_log_that_was_truncated_and_written_on_is_read_anew(tmp_path: Path) -> None:
+def test_a_log_that_was_truncated_and_appended_to_is_read_again(tmp_path: Path) -> None:
     folder = tmp_path / "orders-0"
     log = write_segment(folder, 0, made_batch(0), made_batch(10), made_batch(20))
     tail = PartitionTail(Limits())

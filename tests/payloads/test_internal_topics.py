@@ -81,7 +81,7 @@ def test_every_metadata_record_of_kafka_4_is_known() -> None:
     assert keys >= {0, 1, 2, 3, 4, 5, 7, 8, 9, 10, 11, 12, 14, 15, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28}
 
 
-def test_a_type_from_the_future_is_told_by_its_number() -> None:
+def test_a_type_from_the_future_is_reported_by_its_number() -> None:
     with pytest.raises(UnknownRecordType) as caught:
         decode_share_group_state(struct.pack(">h", 321), None)
     assert caught.value.type == 321

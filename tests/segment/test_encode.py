@@ -202,13 +202,13 @@ def test_offsets_more_than_31_bits_apart_are_in_two_batches() -> None:
     assert [each.offset for each in _records(_joined(far))] == [5, 5 + 2**31]
 
 
-def test_sequences_go_on_from_batch_to_batch_and_wrap() -> None:
+def test_sequences_continue_from_batch_to_batch_and_wrap() -> None:
     table = pa.table({"value": [b"v"] * 7})
     batches = _encoded(table, batch_records=3, producer_id=1, producer_epoch=0, base_sequence=2**31 - 2)
     assert [each.sequence for data in batches for each in _records(data)] == [2**31 - 2, 2**31 - 1, 0, 1, 2, 3, 4]
 
 
-def test_sequences_go_on_across_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sequences_continue_across_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     table = pa.table({"value": [b"v"] * 50})
     options: dict[str, Any] = {"batch_records": 3, "producer_id": 1, "producer_epoch": 0, "base_sequence": 2**31 - 20}
     expected = _joined(table, **options)

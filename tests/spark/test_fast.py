@@ -78,7 +78,7 @@ def test_nothing_to_read_gives_no_rows(logs: Path, spark: Any) -> None:
         ("colour string", {}, "has no column 'colour'"),
     ],
 )
-def test_what_is_wrong_is_told_at_the_call(
+def test_mistakes_are_reported_at_the_call(
     logs: Path, spark: Any, schema: str | None, options: dict[str, str], message: str
 ) -> None:
     with pytest.raises(SparkSourceError, match="KAFKALOG_BAD_") as caught:
@@ -86,6 +86,6 @@ def test_what_is_wrong_is_told_at_the_call(
     assert message in str(caught.value)
 
 
-def test_a_wrong_path_is_told_at_the_call(tmp_path: Path, spark: Any) -> None:
+def test_a_wrong_path_is_reported_at_the_call(tmp_path: Path, spark: Any) -> None:
     with pytest.raises(SparkSourceError, match=r"KAFKALOG_STORAGE: .*nowhere: no such file"):
         read_fast(tmp_path / "nowhere", spark=spark)

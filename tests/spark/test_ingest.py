@@ -163,7 +163,9 @@ def test_a_second_run_takes_only_what_is_new(logs: Path, target: Path) -> None:
     check_manifest(target)
 
 
-def test_a_run_without_news_starts_no_spark_and_reads_no_log(logs: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_with_nothing_new_starts_no_spark_and_reads_no_log(
+    logs: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     take(logs, target)
     monkeypatch.setattr("kafkalog.log.partition.Partition.open_log", None)
     assert take(logs, target, master="spark://nowhere:1").commit is None
@@ -179,7 +181,7 @@ def test_a_torn_tail_is_taken_when_it_is_whole(logs: Path, target: Path) -> None
     assert read_table(target) == read_logs(logs)
 
 
-def test_an_end_inside_a_batch_is_where_the_next_run_goes_on(logs: Path, target: Path) -> None:
+def test_an_end_inside_a_batch_is_where_the_next_run_continues(logs: Path, target: Path) -> None:
     for stop in (37, 37, 41, 105):
         ending = json.dumps({"orders": {"0": stop, "1": -1}})
         take(logs, target, options={"subscribe": "orders", "endingOffsets": ending}, task_bytes=500)
@@ -300,7 +302,7 @@ def test_a_damaged_batch_is_set_aside_once_and_the_rest_is_taken(
     assert read_table(target) == read_logs(logs, on_damage="salvage")
 
 
-def test_damage_in_the_newest_segment_is_told_once_however_far_each_run_goes(logs: Path, target: Path) -> None:
+def test_damage_in_the_newest_segment_is_reported_once_however_far_each_run_goes(logs: Path, target: Path) -> None:
     for base in range(110, 200, 10):
         append(logs / "orders-0", 100, made_batch(base))
     path = logs / "orders-0" / f"{100:020}.log"
@@ -325,7 +327,7 @@ def test_a_lying_header_at_the_end_does_not_hide_what_comes_later(logs: Path, ta
     assert read_table(target) == read_logs(logs, on_damage="salvage")
 
 
-def test_damage_before_a_torn_tail_is_told_when_the_tail_is_settled(logs: Path, target: Path) -> None:
+def test_damage_before_a_torn_tail_is_reported_when_the_tail_is_settled(logs: Path, target: Path) -> None:
     """Until then nobody can say where it ends; the tail must not be set aside with it."""
     path = logs / "orders-0" / f"{100:020}.log"
     batch = made_batch(120)
@@ -339,7 +341,7 @@ def test_damage_before_a_torn_tail_is_told_when_the_tail_is_settled(logs: Path, 
     assert read_table(target) == read_logs(logs, on_damage="salvage")
 
 
-def test_damage_that_goes_on_where_the_last_run_ended_is_told_from_there(logs: Path, target: Path) -> None:
+def test_damage_that_continues_where_the_last_run_ended_is_reported_from_there(logs: Path, target: Path) -> None:
     path = logs / "orders-0" / f"{100:020}.log"
     batch = len(made_batch(110))
     append(logs / "orders-0", 100, made_batch(110))
@@ -353,7 +355,7 @@ def test_damage_that_goes_on_where_the_last_run_ended_is_told_from_there(logs: P
     assert read_table(target) == read_logs(logs, on_damage="salvage")
 
 
-def test_damage_before_a_cut_between_tasks_is_told(tmp_path: Path, target: Path) -> None:
+def test_damage_before_a_cut_between_tasks_is_reported(tmp_path: Path, target: Path) -> None:
     batches = [made_batch(offset) for offset in range(0, 200, 10)]
     path = write_segment(tmp_path / "logs" / "orders-0", 0, *batches, indexed=range(1, 20))
     for number in range(1, 18, 2):

@@ -45,7 +45,7 @@ def test_up_to_the_high_watermark_takes_what_all_replicas_have(logs: Path, targe
     assert [row for row in read_logs(logs) if row[:2] == ("orders", 0)] == read_table(target)
 
 
-def test_what_waits_in_a_swap_file_is_taken_once(tmp_path: Path, target: Path) -> None:
+def test_a_completed_swap_segment_is_ingested_once(tmp_path: Path, target: Path) -> None:
     folder = write_half_swapped(tmp_path / "logs" / "orders-0")
     assert take(tmp_path / "logs", target).records == len(LEFT_BY_COMPACTION)
     for segment in (0, 20):

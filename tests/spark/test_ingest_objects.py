@@ -117,7 +117,7 @@ def test_a_damaged_lease_expires_like_any_other(place: str, bucket: server.Bucke
             assert keys(bucket, place) == [LEASE]
 
 
-def test_of_many_that_wait_for_a_dead_run_one_goes_on(place: str, bucket: server.Bucket) -> None:
+def test_of_many_runs_that_wait_for_a_dead_one_one_continues(place: str, bucket: server.Bucket) -> None:
     leases = [Lease(ObjectSlot(opened(place)), place) for _ in range(4)]
     leases[0].take()
     ended: list[str] = []
@@ -323,7 +323,7 @@ def test_a_user_who_may_not_list_uploads_can_ingest(
 # -- stores ------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_store_that_takes_no_notice_of_conditions_is_refused(
+def test_a_store_that_ignores_conditions_is_refused(
     logs: Path, place: str, bucket: server.Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def put(client: S3Requests, key: str, content: bytes, tag: str | None) -> str:

@@ -91,7 +91,7 @@ def active(logs: Path) -> Path:
 
 
 @pytest.mark.parametrize("available_now", [False, True])
-def test_a_restarted_stream_whose_topic_was_deleted_has_lost_data_and_goes_on_where_that_is_no_failure(
+def test_a_restarted_stream_whose_topic_was_deleted_has_lost_data_and_continues_where_that_is_no_failure(
     logs: Path, available_now: bool
 ) -> None:
     write_segment(logs / "payments-0", 0, made_batch(0))
@@ -237,7 +237,7 @@ offset_counts = st.dictionaries(st.tuples(st.just("t"), st.integers(0, 9)), st.i
 
 
 @given(sizes=offset_counts, most=st.integers(1, 1 << 41))
-def test_shares_stay_within_the_limit_but_for_one_offset_for_each_small_partition(sizes: Offsets, most: int) -> None:
+def test_shares_stay_within_the_limit_except_for_one_offset_for_each_small_partition(sizes: Offsets, most: int) -> None:
     start = dict.fromkeys(sizes, 7)
     end = {key: 7 + size for key, size in sizes.items()}
     limited = limit_offsets(most, start, end)
@@ -258,7 +258,7 @@ def test_a_limit_of_bytes_takes_whole_entries_and_at_least_one(logs: Path) -> No
     assert [both.advance()[ONE] for _ in range(3)] == [25, 50, 75]
 
 
-def test_a_limit_of_bytes_goes_on_from_the_middle_of_an_entry(logs: Path) -> None:
+def test_a_limit_of_bytes_continues_from_the_middle_of_an_entry(logs: Path) -> None:
     stream = Stream(logs, maxBytesPerTrigger=1, startingOffsets='{"orders":{"0":55,"1":10}}')
     assert [stream.advance()[ONE] for _ in range(3)] == [60, 70, 80]
 
@@ -457,7 +457,7 @@ def test_lost_data_fails_the_stream_with_partition_and_offsets(logs: Path, lose:
         (added, 0, {ONE: 110, TWO: 10, ("orders", 2): 40}, [*range(100, 110), *range(30, 40)]),
     ],
 )
-def test_with_fail_on_data_loss_false_the_stream_goes_on_and_says_so_once(
+def test_with_fail_on_data_loss_false_the_stream_continues_and_says_so_once(
     logs: Path, lose: Any, limit: int, end: Offsets, rows: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     starting = '{"orders":{"0":30,"1":10}}' if limit else "earliest"

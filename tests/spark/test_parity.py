@@ -211,17 +211,17 @@ def test_start_and_end_must_name_the_same_partitions(three: Path) -> None:
     assert "option endingOffsets: it must name exactly" in message
 
 
-def test_a_start_behind_the_end_is_refused(three: Path) -> None:
+def test_a_start_after_the_end_is_refused(three: Path) -> None:
     message = refusal(three, subscribe="t", startingOffsets=everywhere(1), endingOffsets=everywhere(0))
     assert "t-0 would start at 1, after its end at 0" in message
 
 
-def test_a_start_behind_the_end_that_a_timestamp_gives_is_refused(three: Path) -> None:
+def test_a_start_after_the_end_that_a_timestamp_gives_is_refused(three: Path) -> None:
     message = refusal(three, subscribe="t", startingOffsets=everywhere(2), endingOffsetsByTimestamp=everywhere(FIRST_TIME + 1))
     assert "t-0 would start at 2, after its end at 1" in message
 
 
-def test_a_start_behind_the_end_of_the_log_is_refused(three: Path) -> None:
+def test_a_start_after_the_end_of_the_log_is_refused(three: Path) -> None:
     assert "KAFKALOG_DATA_LOSS: option startingOffsets: t-0 has the offsets 0 to 2, not 3" in refusal(
         three, subscribe="t", startingOffsets=everywhere(3)
     )

@@ -154,7 +154,7 @@ def test_a_wrong_index_never_changes_what_the_splits_hold(tmp_path: Path, damage
     assert (len(splits) > 5) == (damage == "missing")
 
 
-def test_a_broken_length_costs_no_split_but_its_own(tmp_path: Path) -> None:
+def test_a_corrupt_length_costs_no_split_but_its_own(tmp_path: Path) -> None:
     folder = tmp_path / "orders-0"
     batches = [made_batch(offset) for offset in range(0, 400, 10)]
     log = write_segment(folder, 0, *batches, indexed=range(2, 40, 2))
@@ -262,7 +262,7 @@ def test_a_segment_file_beside_its_folder_or_itself_is_refused(tmp_path: Path, b
         plan_splits(parse_options({"paths": json.dumps(paths)}))
 
 
-def test_splits_hold_what_waits_in_a_swap_file_because_its_place_is_free(tmp_path: Path) -> None:
+def test_splits_hold_a_completed_swap_segment_whose_place_is_free(tmp_path: Path) -> None:
     assert read_splits(plan(write_half_swapped(tmp_path / "orders-0"))) == LEFT_BY_COMPACTION
 
 
@@ -394,7 +394,7 @@ SLIPS: list[tuple[dict[str, str], str]] = [
 
 
 @pytest.mark.parametrize(("options", "message"), SLIPS)
-def test_a_slip_of_the_pen_gets_the_words_that_are_allowed_and_the_nearest(options: dict[str, str], message: str) -> None:
+def test_a_misspelt_option_is_answered_with_the_allowed_words_and_the_nearest(options: dict[str, str], message: str) -> None:
     path = {} if "paths" in options else {"path": "/a"}
     with pytest.raises(SparkSourceError, match="^KAFKALOG_BAD_OPTION: .*" + re.escape(message)):
         parse_options({**path, **options})

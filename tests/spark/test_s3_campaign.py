@@ -11,7 +11,7 @@ from tests.conftest import require, unavailable
 
 
 @pytest.mark.slow
-def test_runs_that_are_killed_or_set_upon_each_other_lose_and_double_nothing(tmp_path: Path) -> None:
+def test_runs_that_are_killed_or_compete_lose_and_double_nothing(tmp_path: Path) -> None:
     require("moto", "boto3", "werkzeug")
     if not can_unshare():
         unavailable("no namespaces of process numbers here: unshare --pid --uts")

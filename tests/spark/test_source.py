@@ -117,7 +117,7 @@ def test_an_empty_schema_is_refused(logs: Path, spark: Any) -> None:
     assert "KAFKALOG_BAD_SCHEMA: the schema is empty" in raised(lambda: frame.load(str(logs)).count())
 
 
-def test_metadata_tells_file_and_batch(logs: Path, load: Load) -> None:
+def test_metadata_names_file_and_batch(logs: Path, load: Load) -> None:
     frame = load(logs, includeMetadata=True, subscribe="orders", maxPartitionBytes=400)
     row = frame.where("offset = 57").select("_metadata").collect()[0][0]
     file = logs / "orders-0" / "00000000000000000000.log"

@@ -120,7 +120,7 @@ BEGINNINGS: dict[str, tuple[dict[str, object], list[tuple[str, int, int]]]] = {
 
 @pytest.mark.parametrize("choice", CHOICES)
 @pytest.mark.parametrize("beginning", BEGINNINGS)
-def test_a_stream_begins_where_it_is_told_and_a_restart_goes_on(stream: Stream, choice: str, beginning: str) -> None:
+def test_a_stream_begins_where_the_options_say_and_a_restart_continues(stream: Stream, choice: str, beginning: str) -> None:
     for partition in range(3):
         stream.append(f"t-{partition}", 0, 3)
     stream.append("other-0", 0, 3)
@@ -207,7 +207,7 @@ def test_the_least_and_the_largest_number_work_together(stream: Stream) -> None:
     assert sizes(stream.run(minOffsetsPerTrigger=5, maxOffsetsPerTrigger=12)) == [12, 12, 6]
 
 
-def test_two_sources_in_a_query_go_on_when_one_has_nothing_new(spark: Any, stream: Stream, tmp_path: Path) -> None:
+def test_two_sources_in_a_query_continue_when_one_has_nothing_new(spark: Any, stream: Stream, tmp_path: Path) -> None:
     stream.append("small-0", 0, 10)
     stream.append("large-0", 0, 25)
     small, large = (stream.frame(subscribe=topic, maxOffsetsPerTrigger=5) for topic in ("small", "large"))
@@ -255,7 +255,7 @@ def test_the_checkpoint_never_forgets_all_partitions(stream: Stream) -> None:
     assert {} not in stream.written_offsets()
 
 
-def test_a_topic_that_was_made_anew_with_fewer_records_is_lost_data(stream: Stream) -> None:
+def test_a_topic_created_again_with_fewer_records_is_lost_data(stream: Stream) -> None:
     stream.append("t-0", 0, 4)
     stream.append("t-1", 0, 2)
     stream.run()
@@ -361,7 +361,7 @@ def test_records_of_many_topics_and_partitions_arrive_once_through_restarts(stre
     assert sorted(taken) == sorted(expected)
 
 
-def test_a_stream_stops_when_it_is_told_to(stream: Stream) -> None:
+def test_a_stream_stops_when_asked_to(stream: Stream) -> None:
     stream.append("t-0", 0, 10)
     query = stream.live()
     stream.wait(query, 10)

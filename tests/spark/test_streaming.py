@@ -213,7 +213,7 @@ def failure(streams: Streams, logs: Path, **options: Any) -> str:
     return raised(lambda: query.awaitTermination(SECONDS))
 
 
-def test_lost_data_fails_the_query_unless_it_may_go_on(logs: Path, streams: Streams) -> None:
+def test_lost_data_fails_the_query_unless_it_may_continue(logs: Path, streams: Streams) -> None:
     streams.run(logs, maxOffsetsPerTrigger=1000)
     for path in (logs / "orders-1").iterdir():
         path.unlink()

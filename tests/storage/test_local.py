@@ -31,7 +31,7 @@ def segment_of(folder: Path) -> tuple[Store, str]:
     return store, store.join(store.join(root, "orders-0"), "00000000000000000000.log")
 
 
-def test_a_listing_is_sorted_and_tells_kinds_and_sizes(folder: Path) -> None:
+def test_a_listing_is_sorted_and_has_kinds_and_sizes(folder: Path) -> None:
     (folder / "meta.properties").write_bytes(b"version=1\n")
     (folder / "a-0").mkdir()
     store, root = open_store(folder)
@@ -76,7 +76,7 @@ def test_a_segment_renamed_during_the_listing_does_not_hide_the_one_that_replace
     assert listed == ["00000000000000000000.log", "00000000000000000000.log.deleted"]
 
 
-def test_stat_tells_files_from_folders_and_from_nothing(folder: Path) -> None:
+def test_stat_distinguishes_files_folders_and_nothing(folder: Path) -> None:
     store, segment = segment_of(folder)
     entry = store.stat(segment)
     assert entry is not None

@@ -202,7 +202,7 @@ def test_a_listing_of_more_than_one_page_is_complete(bucket: Bucket) -> None:
     assert [entry.name for entry in store.list(root)] == [f"{number:020d}.log" for number in range(1005)]
 
 
-def test_stat_tells_objects_from_folders_and_from_nothing(segment: tuple[ObjectStore, str]) -> None:
+def test_stat_distinguishes_objects_folders_and_nothing(segment: tuple[ObjectStore, str]) -> None:
     store, path = segment
     entry = store.stat(path)
     assert entry is not None
@@ -252,7 +252,7 @@ def test_an_object_replaced_by_a_shorter_or_another_one_has_changed(bucket: Buck
             assert (caught.value.reason, caught.value.file) == ("changed", path)
 
 
-def test_every_last_byte_is_told_from_a_byte_that_was_never_read(bucket: Bucket) -> None:
+def test_every_last_byte_is_distinguished_from_a_byte_that_was_never_read(bucket: Bucket) -> None:
     bucket.put("bytes/" + SEGMENT, bytes(range(256)))
     store, path = open_store("s3://logs/bytes/" + SEGMENT)
     with store.open(path) as source:

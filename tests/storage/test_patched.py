@@ -69,7 +69,7 @@ def test_salvage_reads_every_batch_outside_of_a_bad_sector(partition: Path, thre
 
 
 @pytest.mark.usefixtures("bad_sector")
-def test_without_the_option_the_file_is_named_and_the_read_goes_on_with_others(partition: Path) -> None:
+def test_without_the_option_the_file_is_named_and_the_read_continues_with_others(partition: Path) -> None:
     logs = kafkalog.open(partition)
     assert logs.read("records", on_damage="skip").read_all().num_rows == 0
     assert "cannot read" in logs.report.unread[0]

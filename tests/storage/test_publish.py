@@ -121,7 +121,7 @@ def test_without_any_one_sync_something_would_be_lost(work: Work, always: Check,
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EDQUOT])
 @pytest.mark.parametrize(("work", "always", "after"), WORKS)
-def test_an_error_at_any_step_is_told_leaves_nothing_behind_and_can_be_repeated(
+def test_an_error_at_any_step_is_reported_leaves_nothing_behind_and_the_step_can_be_repeated(
     work: Work, always: Check, after: Check, number: int
 ) -> None:
     clean = SimulatedFs(BEFORE)
@@ -316,7 +316,7 @@ def test_a_folder_with_a_long_name_is_written_beside_others_of_nearly_that_name(
 
 
 @given(st.text(st.characters(exclude_characters="/\0", exclude_categories=["Cs"]), min_size=1, max_size=255))
-def test_what_is_named_after_a_name_fits_and_is_told_from_others(name: str) -> None:
+def test_a_derived_name_fits_and_differs_from_others(name: str) -> None:
     beside = name_beside(name, ".inprogress", ".")
     assert len(beside.encode()) <= 255
     assert beside == f".{name}.inprogress" or beside != name_beside(name + "x", ".inprogress", ".")

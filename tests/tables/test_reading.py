@@ -104,7 +104,7 @@ def _write_every_kind_of_file(folder: Path) -> None:
     (folder / "leader-epoch-checkpoint").write_text("0\n1\n3 104\n")
 
 
-def test_every_record_column_tells_what_was_written(tmp_path: Path) -> None:
+def test_every_record_column_holds_what_was_written(tmp_path: Path) -> None:
     record = Record(5, FIRST_TIME, None, b"", ((b"trace", b"1"), (b"empty", None)))
     batch = encode_batch(
         [record, Record(8, FIRST_TIME + 1, b"", None)],
@@ -390,7 +390,7 @@ def test_a_damaged_marker_does_not_end_a_committed_read_in_silence(tmp_path: Pat
         read_offsets(tmp_path, isolation="read_committed")
 
 
-def test_transactions_tell_their_state(transactions: Path) -> None:
+def test_transactions_have_their_state(transactions: Path) -> None:
     columns = ["producer_id", "state", "first_offset", "last_offset", "marker_offset", "record_count", "coordinator_epoch"]
     assert [tuple(row.values()) for row in read_rows(transactions, "transactions", columns)] == [
         (1, "committed", 0, 2, 5, 3, 8),
@@ -498,7 +498,7 @@ def test_skip_leaves_a_bad_batch_out_and_stops_where_the_framing_is_lost(damaged
     assert not logs.report.is_clean
 
 
-def test_salvage_finds_its_way_behind_a_broken_length_and_accounts_for_every_byte(damaged: Path) -> None:
+def test_salvage_resynchronises_after_a_corrupt_length_and_accounts_for_every_byte(damaged: Path) -> None:
     report = ReadReport()
     logs = kafkalog.open(damaged)
     assert read_offsets(logs, on_damage="salvage", report=report) == [*range(10), *range(30, 40)]
@@ -548,7 +548,7 @@ def test_offsets_that_go_back_are_damage_unless_disorder_is_allowed(tmp_path: Pa
     assert read_offsets(tmp_path, on_damage="skip") == [*range(10), *range(20, 30)]
 
 
-def test_neighbours_tell_a_gap_that_a_compacted_log_may_have(tmp_path: Path) -> None:
+def test_neighbours_show_a_gap_that_a_compacted_log_may_have(tmp_path: Path) -> None:
     write_segment(tmp_path / "orders-0", 0, made_batch(0), made_batch(12))
     write_segment(tmp_path / "orders-0", 30, made_batch(30))
     assert len(read_offsets(tmp_path)) == 30
@@ -559,7 +559,7 @@ def test_neighbours_tell_a_gap_that_a_compacted_log_may_have(tmp_path: Path) -> 
         read_offsets(tmp_path, neighbours=True)
 
 
-def test_a_limit_is_told_apart_from_damage_and_can_be_raised(tmp_path: Path) -> None:
+def test_a_limit_is_distinguished_from_damage_and_can_be_raised(tmp_path: Path) -> None:
     big = encode_batch([Record(0, 0, None, bytes(100_000))], codec=4, compress=compress)
     write_segment(tmp_path / "orders-0", 0, big, made_batch(1, 2))
     with pytest.raises(kafkalog.LimitExceeded) as refusal:

@@ -138,7 +138,7 @@ def test_the_kernel_computes_the_same_unchecked_checked_and_interpreted(switch: 
     assert done.returncode == 0, done.stdout[-3000:]
 
 
-def test_offsets_that_do_not_follow_each_other_are_told_after_all_files(tmp_path: Path) -> None:
+def test_offsets_that_do_not_follow_each_other_are_reported_after_all_files(tmp_path: Path) -> None:
     path = write_segment(tmp_path, 5, made_batch(5, 2), made_batch(9, 2))
     dump = Dump([str(path)], DumpOptions(deep_iteration=True))
     assert list(dump.chunks())
@@ -176,7 +176,7 @@ def test_a_wrong_checksum_is_a_word_and_no_error(tmp_path: Path) -> None:
     assert "isvalid: false\n| offset: 0" in text
 
 
-def test_max_bytes_ends_the_dump_without_a_word(tmp_path: Path) -> None:
+def test_max_bytes_ends_the_dump_silently(tmp_path: Path) -> None:
     first, second = made_batch(0, 2), made_batch(2, 2)
     path = write_segment(tmp_path, 0, first, second)
     text = dumped(path, DumpOptions(max_bytes=len(first) + 30))

@@ -90,7 +90,7 @@ def test_a_flipped_bit_in_a_value_shows_at_the_checksum_and_nowhere_else(tmp_pat
     assert "does not match: the bytes give 0x" in explanation.problems[0].text
 
 
-def test_behind_a_broken_length_the_next_entry_is_found(tmp_path: Path) -> None:
+def test_after_a_corrupt_length_the_next_entry_is_found(tmp_path: Path) -> None:
     stored = batches(3)
     broken = stored[0] + stored[1][:8] + b"\x7f" + stored[1][9:] + stored[2]
     path = write_log(tmp_path, broken)

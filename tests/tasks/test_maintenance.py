@@ -148,7 +148,7 @@ def half_swapped(tmp_path: Path) -> Path:
     return write_half_swapped(tmp_path / "data" / "orders-0")
 
 
-def test_a_read_gives_what_waits_in_a_swap_file_because_its_place_is_free(half_swapped: Path) -> None:
+def test_a_read_gives_a_completed_swap_segment_whose_place_is_free(half_swapped: Path) -> None:
     assert read_offsets(half_swapped) == LEFT_BY_COMPACTION
     assert read_rows(half_swapped, "batches", ["base_offset"]) == [10, 30, 40, 50]
     (partition,) = kafkalog.open(half_swapped).partitions
@@ -156,13 +156,13 @@ def test_a_read_gives_what_waits_in_a_swap_file_because_its_place_is_free(half_s
     assert sorted(read_rows(half_swapped, "segments", ["state"])) == ["active", "closed", "deleted", "swap"]
 
 
-def test_salvage_keeps_what_waits_in_a_swap_file_because_its_place_is_free(half_swapped: Path, tmp_path: Path) -> None:
+def test_salvage_keeps_a_completed_swap_segment_whose_place_is_free(half_swapped: Path, tmp_path: Path) -> None:
     (result,) = salvage_partitions([half_swapped], tmp_path / "out")
     assert result.kept_records == 40
     assert read_offsets(tmp_path / "out") == LEFT_BY_COMPACTION
 
 
-def test_a_converted_copy_holds_what_waits_in_a_swap_file(half_swapped: Path, tmp_path: Path) -> None:
+def test_a_converted_copy_holds_a_completed_swap_segment(half_swapped: Path, tmp_path: Path) -> None:
     (result,) = kafkalog.convert(half_swapped, out=tmp_path / "out", codec="gzip")
     assert read_offsets(tmp_path / "out") == LEFT_BY_COMPACTION
     (planned,) = kafkalog.convert(half_swapped, in_place=True, codec="gzip", dry_run=True)
@@ -171,7 +171,7 @@ def test_a_converted_copy_holds_what_waits_in_a_swap_file(half_swapped: Path, tm
     assert read_offsets(half_swapped) == LEFT_BY_COMPACTION
 
 
-def test_reindex_takes_what_waits_in_a_swap_file_for_the_log_that_it_will_be(half_swapped: Path) -> None:
+def test_reindex_treats_a_completed_swap_segment_as_the_log_that_it_will_be(half_swapped: Path) -> None:
     waiting = half_swapped / f"{0:020d}.txnindex.swap"
     waiting.write_bytes(b"of the new segment")
     list(reindex_partitions(half_swapped, ReindexOptions()))
@@ -199,7 +199,7 @@ def test_a_partition_that_was_not_asked_for_is_left_as_a_crash_left_it(tmp_path:
     assert tree(tmp_path / "others-0") == before
 
 
-def test_what_a_broker_left_half_way_is_completed_first(tmp_path: Path) -> None:
+def test_interrupted_changes_of_a_broker_are_completed_first(tmp_path: Path) -> None:
     """A `.swap` file is complete and only waits to replace the old segment; a `.cleaned` one is not, and goes."""
     folder = tmp_path / "orders-0"
     write_segment(folder, 0, made_batch(0), made_batch(10))

@@ -39,7 +39,7 @@ def test_a_key_goes_to_its_hash_without_the_sign_modulo_the_partitions() -> None
     assert chosen.tolist() == [(value & 0x7FFFFFFF) % 7 for value in KNOWN.values()]
 
 
-def test_records_without_a_key_fill_a_batch_and_go_on_to_the_next_whatever_pieces_they_come_in() -> None:
+def test_records_without_a_key_fill_a_batch_and_move_to_the_next_whatever_pieces_they_come_in() -> None:
     whole = Partitioner(3, 100).partitions(table([None] * 20))
     assert whole.tolist()[:8] == [0, 0, 0, 0, 1, 1, 1, 2]
     pieces = Partitioner(3, 100)

@@ -267,7 +267,7 @@ def test_zstd_saves_what_zstd_saves_and_nothing_of_what_is_zstd(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("quick", [False, True])
-def test_a_timestamp_in_the_future_holds_its_segment_and_all_behind_it(tmp_path: Path, quick: bool) -> None:
+def test_a_timestamp_in_the_future_holds_its_segment_and_all_after_it(tmp_path: Path, quick: bool) -> None:
     folder = tmp_path / "t-0"
     late = [Record(at, NOW + at * DAY, None, b"v") for at in (10, 11, 12)]
     sizes = [
@@ -317,7 +317,7 @@ def test_only_what_was_chosen_is_counted(tmp_path: Path) -> None:
             kafkalog.profile(tmp_path, **wrong)
 
 
-def test_what_lies_before_the_start_of_a_log_takes_its_room(tmp_path: Path) -> None:
+def test_records_before_the_log_start_take_their_room(tmp_path: Path) -> None:
     write_segment(tmp_path / "t-0", 0, made_batch(0), made_batch(10))
     (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\nt 0 15\n")
     assert kafkalog.profile(tmp_path).total.records == 20

@@ -38,7 +38,7 @@ def test_arrow_and_parquet_keep_the_columns_that_count(tmp_path: Path) -> None:
         assert read(tmp_path / name) == expected
 
 
-def test_csv_tells_null_from_empty_and_takes_quotes_line_breaks_and_headers(tmp_path: Path) -> None:
+def test_csv_distinguishes_null_from_empty_and_takes_quotes_line_breaks_and_headers(tmp_path: Path) -> None:
     path = tmp_path / "records.csv"
     path.write_text(
         "topic,partition,offset,timestamp,key,value,headers\r\n"
@@ -79,14 +79,14 @@ def test_lines_and_encodings(tmp_path: Path) -> None:
     assert read(tmp_path / "keys.jsonl", "json", "hex")[0]["value"] == b"\xff"
 
 
-def test_standard_input_is_json_unless_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_input_is_json_unless_a_format_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'"a"\n2\n')))
     assert [row["value"] for row in read("-")] == [b"a", b"2"]
     with pytest.raises(UsageError, match="Parquet cannot be read from standard input"):
         source_file("-", "parquet")
 
 
-def test_what_is_wrong_is_told_with_its_place(tmp_path: Path) -> None:
+def test_errors_are_reported_with_their_place(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="no such file"):
         source_file(str(tmp_path / "none.csv"))
     (tmp_path / "records.data").touch()

@@ -36,7 +36,7 @@ def orders(tmp_path: Path) -> Path:
     return folder
 
 
-def test_everything_beside_the_logs_is_rebuilt_in_place(orders: Path) -> None:
+def test_index_snapshot_and_checkpoint_files_are_rebuilt_in_place(orders: Path) -> None:
     logs = tree(orders)
     result = run(orders)
     assert result.state == "written"

@@ -167,7 +167,7 @@ def test_gaps_without_damage_are_filled_only_on_request(tmp_path: Path) -> None:
     assert read_offsets(tmp_path / "all" / "orders-0") == list(range(40))
 
 
-def test_a_segment_that_is_gone_altogether_is_told_and_filled(tmp_path: Path) -> None:
+def test_a_segment_that_is_gone_altogether_is_reported_and_filled(tmp_path: Path) -> None:
     first, other = tmp_path / "a" / "orders-0", tmp_path / "b" / "orders-0"
     write_segment(first, 0, made_batch(0))
     write_segment(first, 10, bytes(4000))

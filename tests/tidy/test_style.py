@@ -95,7 +95,7 @@ def called(node: ast.Call) -> str:
     return ast.unparse(node.func)
 
 
-def test_nothing_prints_but_the_command_line() -> None:
+def test_nothing_prints_except_the_command_line() -> None:
     wrong = []
     for module in package():
         if module.layer in MAY_PRINT:

@@ -143,16 +143,16 @@ class Disturbed:
                 os.posix_fallocate(file.fileno(), 0, room.f_bavail * room.f_frsize - size)
             ended = self._run(folder)
             ballast.unlink()
-            self._hold_against_promise(where, folder, ended, {4}, is_tidy=True)
+            self._compare_with_promise(where, folder, ended, {4}, is_tidy=True)
             return ended.code == self.undisturbed.code
 
     def _disturb(self, where: str, folder: Path, injection: str, ends: set[int], *, is_tidy: bool) -> Tree:
         ended = self._run(folder, "-o", os.devnull, "-e", f"inject={injection}")
         if ended.code == self.undisturbed.code:
             self.missed.append(injection)
-        return self._hold_against_promise(where, folder, ended, ends, is_tidy=is_tidy)
+        return self._compare_with_promise(where, folder, ended, ends, is_tidy=is_tidy)
 
-    def _hold_against_promise(self, where: str, folder: Path, ended: Ended, ends: set[int], *, is_tidy: bool) -> Tree:
+    def _compare_with_promise(self, where: str, folder: Path, ended: Ended, ends: set[int], *, is_tidy: bool) -> Tree:
         if ended.code not in {*ends, self.undisturbed.code}:
             self.wrong.append(f"{where}: exit code {ended.code}: {ended.errors[-300:]!r}")
         found = _taken(folder)

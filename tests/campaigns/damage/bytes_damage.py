@@ -60,7 +60,7 @@ def judge(segment: GoldenSegment, data: bytes, name: str, tally: Tally, *, count
     rows |= set(range(len(segment.records), truth.with_next.num_rows))
     for mode, neighbours in (("skip", True), ("salvage", True), ("salvage", False))[: 2 + count_residue]:
         outcome = read(among, on_damage=mode, neighbours=neighbours)
-        _judge_going_on(outcome, truth, rows, mode, neighbours, case, tally)
+        _judge_continuing(outcome, truth, rows, mode, neighbours, case, tally)
         if mode == "skip":
             for entry in unharmed:
                 lost = set(range(entry.first_row, entry.first_row + entry.row_count)).difference(_rows_of(outcome, truth))
@@ -100,7 +100,9 @@ def _judge_strict_alone(outcome: Outcome, truth: Truth, case: str, tally: Tally)
         tally.leave(_difference(given, expected) + noted)
 
 
-def _judge_going_on(outcome: Outcome, truth: Truth, rows: set[int], mode: str, neighbours: bool, case: str, tally: Tally) -> None:
+def _judge_continuing(
+    outcome: Outcome, truth: Truth, rows: set[int], mode: str, neighbours: bool, case: str, tally: Tally
+) -> None:
     case = f"{case}: {mode}{' + neighbours' if neighbours else ''}"
     if outcome.error is not None:
         tally.fail("crashes", f"{case} ended in {outcome.error!r}")
