@@ -168,7 +168,7 @@ def _size(directory: Path) -> int:
 
 
 def _digest(directory: Path) -> str:
-    """A hash of the logs and their indexes; those of the empty active segment may have been made or not."""
+    """A hash of the logs and their indexes; those of the empty active segment may or may not exist."""
     digest = hashlib.sha256()
     for file in sorted(directory.glob("t-0/*")):
         if file.suffix in (".log", ".index", ".timeindex") and file.stat().st_size:

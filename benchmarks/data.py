@@ -32,7 +32,7 @@ CITIES = ("Berlin", "Lisbon", "Nairobi", "Osaka", "Quito", "Reykjavik", "Toronto
 
 @dataclass(frozen=True)
 class Variant:
-    """What to write: it ends at the record count or below the size, whichever comes first."""
+    """A segment to write: it ends at the record count or below the size, whichever comes first."""
 
     name: str
     magic: int

@@ -1,6 +1,6 @@
 """`kafkalog dump` against DumpLogSegments: the same lines of the same file to /dev/null, whole commands taking turns.
 
-In addition `kafkalog cat --format json`, which has to keep up with half of that.
+Also `kafkalog cat --format json`, which has to reach half of that speed.
 """
 
 from __future__ import annotations

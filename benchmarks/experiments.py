@@ -45,7 +45,7 @@ FLOOR_FACTORS = {"lz4": 1.5, "zstd": 1.5}
 
 @dataclass
 class Setup:
-    """What all experiments share, and the agreements on rows that they found."""
+    """State that all experiments share, and the agreements on rows that they found."""
 
     data: Path
     records: int
@@ -59,7 +59,7 @@ class Setup:
 
     @property
     def core(self) -> int | None:
-        """Where every reader with one thread runs; None where the system cannot pin."""
+        """The core of every reader with one thread; None where the system cannot pin."""
         return self.cores[-1] if self.cores else None
 
     def segment(self, variant: Variant) -> Segment:
@@ -87,7 +87,7 @@ class Setup:
         return race(contestants, self.rounds, segment.records if rows is None else rows)
 
     def agree(self, segment: Segment, readers: Sequence[str]) -> None:
-        """Note who read a segment in a race, which fails unless they all count the rows that its writer put there."""
+        """Note the readers of a segment in a race, which fails unless all count the rows that its writer put there."""
         self.agreements.append(Agreement(segment.variant, segment.size, segment.records, readers))
 
 

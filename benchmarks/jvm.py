@@ -50,7 +50,7 @@ class Jvm:
 
 
 def find_jvm() -> tuple[Jvm | None, str]:
-    """The built project, or None and why it is not to be had."""
+    """The built project, or None and why it is not available."""
     java = shutil.which("java")
     if java is None:
         return None, "no java on PATH"

@@ -26,7 +26,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 
 
 class RunFailed(Exception):
-    """A contestant died, hung or counted other rows than the rest: the run is worth nothing."""
+    """A contestant died, hung or counted other rows than the rest: the run is worthless."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Pass:
 
 @dataclass(frozen=True)
 class Result:
-    """What one contestant did in all rounds of a race."""
+    """The passes of one contestant in all rounds of a race."""
 
     passes: tuple[Pass, ...]
 
@@ -179,7 +179,7 @@ class ColdCommand:
 
 @dataclass
 class AtOnce:
-    """Several warm processes that read at the same moment, each on its own core: what the machine itself can give."""
+    """Several warm processes that read at the same moment, each on its own core: the limit of the machine itself."""
 
     name: str
     processes: Sequence[WarmProcess]
@@ -208,8 +208,8 @@ class AtOnce:
 def race(contestants: Sequence[Contestant], rounds: int, rows: int | dict[str, int]) -> dict[str, Result]:
     """Results by contestant: each round, every contestant reads once, in an order that rotates.
 
-    `rows` is what the writer of the file knows, by contestant where they read different tables; whoever counts otherwise
-    fails the run.
+    `rows` is what the writer of the file knows, by contestant where they read different tables; other counts
+    fail the run.
     """
     passes: dict[str, list[Pass]] = {one.name: [] for one in contestants}
     with ExitStack() as stack:

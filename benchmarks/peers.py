@@ -86,7 +86,7 @@ def kafkalog_reader(path: Path, table: str, columns: tuple[str, ...], threads: i
 
 
 def floor_reader(path: Path) -> Reader:
-    """What no reader can avoid: read the file, check the CRCs, decompress, with the very calls that kafkalog makes.
+    """The work that no reader can avoid: read the file, check the CRCs, decompress, with the very calls that kafkalog makes.
 
     Batch positions are found beforehand, untimed.
     """

@@ -1,4 +1,4 @@
-"""What an experiment hands to the page and to the terminal: tables of figures, and targets that were met or missed."""
+"""Results that an experiment hands to the page and to the terminal: tables of figures, and targets that were met or missed."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Who read a file and found the number of rows that its writer put there."""
+    """The readers of a file that found the number of rows that its writer put there."""
 
     variant: str
     size: int

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.run`: make the data, race everybody, print the ratios, write the page."""
+"""`python -m benchmarks.run`: make the data, run every race, print the ratios, write the page."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ COUNTED_PARTITIONS = 16
 WARM_UP_SECONDS = 25.0
 # About as long as a scan of the slowest contestant, or the others would only be seen while they get going again.
 TURN_SECONDS = 5.0
-LONGEST_REST_SECONDS = 30.0  # Spark ends Python workers that nothing was asked of for a minute
+LONGEST_REST_SECONDS = 30.0  # Spark ends Python workers that were idle for a minute
 GIBIBYTES = (1, 2, 4, 8)
 SEGMENT_COUNTS = (100, 1_000, 10_000)
 BOTH_CORES = "local[2]"
@@ -50,7 +50,7 @@ print(json.dumps({"splits": len(splits), "bytes": peak_memory_bytes()}))
 
 @dataclass(frozen=True)
 class Setup:
-    """What the experiments share."""
+    """State that the experiments share."""
 
     work: Path
     rounds: int
@@ -91,7 +91,7 @@ class Setup:
 
 
 def write_parquet(setup: Setup) -> Section:
-    """To Parquet. Leaves behind what Spark's writer made of each topic, for the race of the readers."""
+    """To Parquet. Keeps the output of Spark's writer for each topic, for the race of the readers."""
     results: dict[str, dict[str, Result]] = {}
     sizes = []
     for codec, topic in setup.topics.items():

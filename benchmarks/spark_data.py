@@ -21,7 +21,7 @@ BROKER_JAVA = ("-Xmx1g", "-Xms1g", "-XX:+UseG1GC")
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic of which every partition is the same segment."""
+    """A topic whose partitions are all the same segment."""
 
     name: str
     segment: Segment
@@ -90,7 +90,7 @@ def link_partitions(folder: Path, source: Path, count: int) -> Path:
 
 
 def many_segments(folder: Path, segment: Segment, count: int) -> Path:
-    """A partition of `count` segments, all the same small file under other names: enough for planning, which reads names."""
+    """A partition of `count` segments, all the same small file under different names: enough for planning, which reads names."""
     shutil.rmtree(folder, ignore_errors=True)
     target = folder / "bench-0"
     target.mkdir(parents=True)
@@ -100,7 +100,7 @@ def many_segments(folder: Path, segment: Segment, count: int) -> Path:
 
 
 def parquet_files(folder: Path) -> list[Path]:
-    """The files of a table; what readers pass over is left out."""
+    """The files of a table, without those that readers ignore."""
     found = folder.rglob("*.parquet")
     return [path for path in found if not any(part.startswith("_") for part in path.relative_to(folder).parts)]
 

@@ -32,7 +32,7 @@ def main() -> None:
     spark = session(arguments.master, "benchmark", **conf, **({"spark.jars": jars} if jars else {}))
     spark.sparkContext.setLogLevel("OFF")
     if arguments.target:
-        shutil.rmtree(unfinished(arguments), ignore_errors=True)  # of a run that was ended
+        shutil.rmtree(unfinished(arguments), ignore_errors=True)  # of an interrupted run
     query = QUERIES[arguments.query](spark, arguments)
     for _ in sys.stdin:
         started = time.perf_counter()
@@ -120,14 +120,14 @@ def ingest(spark: Any, arguments: argparse.Namespace) -> Query:
 
 
 def unfinished(arguments: argparse.Namespace) -> Path:
-    """Where a pass writes: a folder that is not there yet."""
+    """The folder that a pass writes to, which does not exist yet."""
     return Path(arguments.target + ".unfinished")
 
 
 def finished_rows(arguments: argparse.Namespace) -> int:
-    """The rows of what a pass has written, which takes the place of what the last one wrote.
+    """The rows that a pass has written, which replace those of the last one.
 
-    Ends when everything is on the disk, so that no contestant pays for what another left to be written.
+    Ends when everything is on the disk, so that no contestant pays for another's pending writes.
     """
     import pyarrow.parquet as pq
 

@@ -2,7 +2,7 @@
 
     python -m benchmarks.worker CONTESTANT FILE [--table NAME] [--columns a,b,c] [--threads N]
 
-With `--peak-memory` it makes one pass at once and prints the most memory that it ever held.
+With `--peak-memory` it makes one pass at once and prints its peak memory.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def main() -> None:
 def peak_memory_bytes() -> int:
     """The high-water mark of this process's own memory.
 
-    `ru_maxrss` is only the second choice: after a fork it starts at what the parent held.
+    `ru_maxrss` is only the second choice: after a fork it starts at the parent's.
     """
     status = Path("/proc/self/status")
     if status.exists():

@@ -101,7 +101,7 @@ def _record_count(batch: memoryview | bytes) -> int:
 
 
 def floor(arguments: argparse.Namespace) -> Pass:
-    """What the batches of the same table cost without us: the compressor called on their records, or a plain write of them."""
+    """The cost of the batches of the same table without us: the compressor called on their records, or a plain write of them."""
     table = _table(arguments.source)
     rows = int(table.num_rows)
     batches = list(encode_batches(table, EncodeOptions(batch_bytes=BATCH_BYTES)))

@@ -104,7 +104,7 @@ def _append_workers(setup: Setup) -> dict[str, str]:
 
 
 def _append_targets(codec: str, speed: dict[str, float]) -> list[Target]:
-    """Batches in memory are like against like; files are what `append` is asked for."""
+    """Batches in memory are like against like; files are what `append` writes."""
     targets = [Target(f"append, {codec}: against decode", speed[APPEND] / speed[DECODE], DECODE_SHARE, "x")]
     if BUILD in speed:
         kinds = {ENCODE: "batches in memory", COPY: "batches as bytes", APPEND: "append into files"}
@@ -116,7 +116,7 @@ def _append_targets(codec: str, speed: dict[str, float]) -> list[Target]:
 
 
 def compare_conversion(setup: Setup) -> Section:
-    """v1 messages to v2, against Kafka's own cleaner, which converts what it copies."""
+    """v1 messages to v2, against Kafka's own cleaner, which converts the entries it copies."""
     section = Section(
         "Convert",
         "Seconds on one core: a log of v1 messages into v2. Kafka's Cleaner does the same to a log in which nearly every key is "

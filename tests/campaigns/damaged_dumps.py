@@ -30,12 +30,12 @@ OPTIONS = {
     "txnindex": ("",),
     "snapshot": ("",),
 }
-OUT_OF_MEMORY = "OutOfMemoryError"  # what becomes of a lying size there says nothing
+OUT_OF_MEMORY = "OutOfMemoryError"  # the outcome of a lying size there says nothing
 
 
 @dataclass(frozen=True)
 class Case:
-    """A file to dump, damaged, beside the other files of its segment."""
+    """A file to dump, damaged, with the other files of its segment."""
 
     files: dict[str, bytes]
     name: str
@@ -86,7 +86,7 @@ def damage(source: random.Random, data: bytes) -> bytes:
 
 
 def compare(case: Case, tool: DumpTool, folder: Path) -> str | None:
-    """What differs between the two dumps; None if nothing does."""
+    """The difference between the two dumps; None if there is none."""
     for name, content in case.files.items():
         (folder / name).write_bytes(content)
     path = folder / case.name

@@ -3,7 +3,7 @@
     python -m tests.campaigns.hostile_bytes            compare every case (about a minute)
     python -m tests.campaigns.hostile_bytes --update   write that list again; keep its reasons
 
-What both accept must be the same records, without exception. Where only one of us accepts, `data/hostile_differences.json` has
+Where both accept, the records must be the same. Where only one of us accepts, `data/hostile_differences.json` has
 that difference and says why.
 """
 
@@ -35,9 +35,9 @@ DIFFERENCES = Path(__file__).resolve().parent / "data" / "hostile_differences.js
 FORMATS = tuple((magic, codec) for magic in (0, 1, 2) for codec in range(5 if magic == 2 else 4))
 ACCEPTED = "accepted"
 COLUMNS = ("offset", "timestamp_ms", "key", "value", "headers", "timestampType", "sequence")
-# The reader also holds an entry's records against the offsets of its header, and those against the log; the reference does not.
+# The reader also compares an entry's records with the offsets of its header, and those with the log; the reference does not.
 STRICTER = {"offset-range", "offset-order", "count"}
-# Framing and what is repaired anyway; a flipped bit there is the business of other tests.
+# Framing, and fields that are repaired anyway; other tests flip bits there.
 LEFT_ALONE = {"batch_length", "partition_leader_epoch", "message_size", "magic", "crc"}
 
 TEXT = b"the quick brown fox jumps over the lazy dog, again and again and again and again"
@@ -78,7 +78,7 @@ class Difference:
 
 
 def original(magic: int, codec: int) -> bytes:
-    """The entry that is damaged: sent by an idempotent producer, where the format knows such."""
+    """The entry that is damaged: sent by an idempotent producer, where the format has them."""
     if magic == 2:
         return encode_batch(
             RECORDS, codec=codec, compress=_compress, leader_epoch=3, producer_id=7, producer_epoch=1, base_sequence=100
@@ -171,7 +171,7 @@ def _decompress(codec: int, payload: bytes, magic: int) -> bytes:
 
 
 class Comparison:
-    """What became of the cases so far."""
+    """The outcomes of the cases so far."""
 
     def __init__(self, peer: KafkaPeer, folder: Path) -> None:
         self.peer = peer
@@ -204,7 +204,7 @@ class Comparison:
         return [name for (difference, form), name in self.examples.items() if form not in known.get(difference, {})]
 
     def _read_ours(self, data: bytes) -> tuple[str, list[tuple[object, ...]]]:
-        """(accepted or our reason code, records); the reader and the reference codec must be of one mind."""
+        """(accepted or our reason code, records); the reader and the reference codec must agree."""
         self.file.unlink(missing_ok=True)  # some file systems flush a file that is cut and written again
         self.file.write_bytes(data)
         try:
@@ -269,7 +269,7 @@ def compare_all() -> Comparison:
 def main(arguments: list[str] | None = None) -> int:
     """0 if both sides read the same records wherever both read, and every difference is known and has its reason."""
     parser = argparse.ArgumentParser(prog="python -m tests.campaigns.hostile_bytes", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--update", action="store_true", help="write the list of differences anew")
+    parser.add_argument("--update", action="store_true", help="write the list of differences again")
     options = parser.parse_args(arguments)
     try:
         comparison = compare_all()

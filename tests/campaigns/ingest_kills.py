@@ -1,8 +1,8 @@
-"""`python -m tests.campaigns.ingest_kills`: ingests killed at random moments, and what the next run makes of it.
+"""`python -m tests.campaigns.ingest_kills`: ingests killed at random moments, and the result of the next run.
 
 Each cycle appends to the logs, starts an ingest in a process of its own, kills it with all its children at a random moment of
 its work (SIGKILL: nothing can be tidied up), sometimes kills the run after it as well, and lets the next one end. Then the tables
-must equal those of an ingest that nobody disturbed: no row lost, none twice, no damage twice, every file in the manifest.
+must equal those of an undisturbed ingest: no row lost, none twice, no damage twice, every file in the manifest.
 Most runs use the executor of threads, whose processes start in a second; some a Spark of their own, JVM and workers killed too.
 """
 
@@ -48,7 +48,7 @@ sys.stdout.write("done\\n"); sys.stdout.flush(); sys.stdin.readline()
 
 
 class Logs:
-    """A log directory that grows: many days, several segments, now and then a damaged batch and a tail that is not whole."""
+    """A log directory that grows: many days, several segments, now and then a damaged batch and an incomplete tail."""
 
     def __init__(self, folder: Path, source: random.Random, days: int = 6) -> None:
         self.folder = folder
@@ -89,7 +89,7 @@ class Logs:
 
 
 class Child:
-    """An ingest in a session of its own, waiting for the word to begin."""
+    """An ingest in a session of its own, waiting for the order to begin."""
 
     def __init__(self, command: list[str]) -> None:
         self.process = subprocess.Popen(
@@ -150,7 +150,7 @@ def damaged_places(target: Path) -> dict[str, list[tuple[int, int]]]:
     for row in damaged_rows(target):
         ranges = found.setdefault(row["file"], [])
         start, stop = row["position"], row["position"] + row["length"]
-        assert not ranges or ranges[-1][1] <= start, "damage was told twice"
+        assert not ranges or ranges[-1][1] <= start, "damage was reported twice"
         if ranges and ranges[-1][1] == start:
             start = ranges.pop()[0]
         ranges.append((start, stop))
@@ -158,7 +158,7 @@ def damaged_places(target: Path) -> dict[str, list[tuple[int, int]]]:
 
 
 class Campaign:
-    """Kills, one after the other, on logs that are made anew every few cycles."""
+    """Kills, one after the other, on logs that are recreated every few cycles."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.folder = folder
@@ -207,7 +207,7 @@ class Campaign:
         return len(list((self.target / "_kafkalog" / "commits").glob("*.json")))
 
     def _verify(self) -> None:
-        """The next run, against one that nobody disturbed and against the logs themselves."""
+        """Compare the next run with an undisturbed one and with the logs themselves."""
         undisturbed = self.folder / "undisturbed"
         shutil.rmtree(undisturbed, ignore_errors=True)
         take(self.logs.folder, self.target)

@@ -1,9 +1,9 @@
-"""`python -m tests.campaigns.object_store`: ingests to an object store, killed and set upon each other.
+"""`python -m tests.campaigns.object_store`: ingests to an object store, killed and competing with each other.
 
 The store is moto's S3 on loopback. All runs are in processes of their own with one and the same hostname, each in a namespace of
 process numbers of its own, so all have the same number. Some are killed at random moments (SIGKILL to all processes). Others work
-in pairs on one target: begun at the same moment, in a hurry to take the other's lease, stopped in the middle for longer than the
-lease, or with no regard for it, so that both believe the target to be theirs. After each of these an ordinary run must find the
+in pairs on one target: begun at the same moment, quick to take over the other's lease, stopped in the middle for longer than the
+lease, or ignoring it, so that both believe the target to be theirs. After each of these an ordinary run must find the
 target usable, and then every record of the logs is in the tables once, as in those of an ingest that nobody disturbed; every
 file is in the manifest; no staged file and no upload is left.
 """
@@ -39,7 +39,7 @@ LEASE_SECONDS = 1.0
 HURRY_SECONDS = 0.02
 STOPPED_SECONDS = 1.5
 WAITED_SECONDS = 120
-# How the two runs of a pair are set upon each other, with the lease of each; 0 for none.
+# How the two runs of a pair compete, with the lease of each; 0 for none.
 WAYS = {
     "as they are": (LEASE_SECONDS, LEASE_SECONDS),
     "one in a hurry": (LEASE_SECONDS, HURRY_SECONDS),
@@ -110,7 +110,7 @@ def store() -> Iterator[Any]:
 
 
 class Campaign:
-    """Kills and pairs on logs that are made anew every few cycles, each time with a target of their own."""
+    """Kills and pairs on logs that are recreated every few cycles, each time with a target of their own."""
 
     def __init__(self, folder: Path, client: Any, seed: int, warm_children: int = 1) -> None:
         self.folder = folder
@@ -165,7 +165,7 @@ class Campaign:
         child.signal(signal.SIGCONT)
 
     def _end(self, child: Child, may_be_cleared: bool) -> None:
-        """What a run of a pair has said: it is done, or the other one is at work, which may have removed what this one staged."""
+        """The answer of a run of a pair: it is done, or the other one is at work, which may have removed what this one staged."""
         watch = threading.Timer(WAITED_SECONDS, child.kill)
         watch.start()
         said = child.line()
@@ -220,10 +220,10 @@ class Campaign:
         if not staged:  # too late or too early: most moments should be in the middle of the work
             self.seconds = min(max(self.seconds * (0.8 if published else 1.25), 0.2), 5)
 
-    # -- what is in the store ------------------------------------------------------------------------------------------------
+    # -- the store's content -------------------------------------------------------------------------------------------------
 
     def _keys(self, below: str = "") -> dict[str, str]:
-        """Keys of the target with their tags, but for those that only say that a folder is there."""
+        """Keys of the target with their tags, except those that only mark a folder."""
         found = {}
         for page in self.client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=f"{self.prefix}/{below}"):
             for each in page.get("Contents", ()):
@@ -243,7 +243,7 @@ class Campaign:
             path.write_bytes(self.client.get_object(Bucket=BUCKET, Key=f"{self.prefix}/{key}")["Body"].read())
 
     def _verify(self) -> None:
-        """The next run, against one that nobody disturbed and against the logs themselves."""
+        """Compare the next run with an undisturbed one and with the logs themselves."""
         take(self.logs.folder, self.target)
         shutil.rmtree(self.undisturbed, ignore_errors=True)
         take(self.logs.folder, self.undisturbed)

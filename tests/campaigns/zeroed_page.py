@@ -1,6 +1,6 @@
 """A 4 KiB page of a segment zeroed, as a failing disk does it: what salvage keeps, and what a real broker keeps of the same file.
 
-    python -m tests.campaigns.zeroed_page [MEBIBYTES]      128 unless told; prints both
+    python -m tests.campaigns.zeroed_page [MEBIBYTES]      128 by default; prints both
 
 A broker writes the log. Its consumer then reads what another start of it, after a crash, left of the damaged log; and what it
 serves from the salvaged partition, put in the place of the damaged one.
@@ -49,7 +49,7 @@ def _client(*arguments: str) -> bytes:
 
 
 def _serve(folder: Path) -> Rows:
-    """What a consumer gets from a broker that starts on this data as after a crash."""
+    """The rows that a consumer gets from a broker that starts on this data as after a crash."""
     for name in (".kafka_cleanshutdown", "recovery-point-offset-checkpoint"):
         (folder / "data" / name).unlink(missing_ok=True)
     with running_broker(folder) as broker:

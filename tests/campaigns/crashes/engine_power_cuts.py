@@ -32,14 +32,14 @@ Watch = Callable[[int, str, str], bool | None]
 
 
 class PowerCut(BaseException):
-    """Nothing runs after it, no cleaning up either."""
+    """Nothing runs after it, not even clean-up."""
 
 
 @dataclass
 class Promise:
-    """What the log has said is true, at the moment of a cut."""
+    """Everything that the log has promised, at the moment of a cut."""
 
-    written: dict[int, set[bytes]] = field(default_factory=dict)  # by offset: every value that ever stood there
+    written: dict[int, set[bytes]] = field(default_factory=dict)  # by offset: every value that was ever there
     current: dict[int, bytes] = field(default_factory=dict)
     durable_end: int = 0
     start: int = 0
@@ -147,7 +147,7 @@ def stored_values(log: PartitionLog) -> dict[int, bytes]:
 
 
 def check_image(image: Files, run: Run) -> list[str]:
-    """What is wrong with what the engine makes of a disk after a cut."""
+    """Faults of the log that the engine loads from a disk after a cut."""
     promise = run.promise
     fs = SimulatedFs(image)
     clock = ManualClock(NOW)
@@ -230,7 +230,7 @@ def power_cuts(
 
 
 def failing_steps(number: int, every: int = 1) -> tuple[int, list[str]]:
-    """(steps made to fail, what was wrong): the failure is told as one of ours, and what was promised before it holds."""
+    """(steps made to fail, what was wrong): the failure is raised as one of our errors, and earlier promises hold."""
     wrong: list[str] = []
     steps = count_steps()
     for failing in range(1, steps + 1, every):
@@ -258,7 +258,7 @@ def _fail_at(failing: int, number: int) -> Watch:
 def _checked(image: Files, run: Run) -> list[str]:
     try:
         return check_image(image, run)
-    except Exception as error:  # whatever it is: a log that cannot be opened is what this looks for
+    except Exception as error:  # whatever it is: this looks for logs that cannot be opened
         return [f"{type(error).__name__}: {error}"]
 
 

@@ -1,6 +1,6 @@
 """The real commands on a disk without room: a small one in memory, mounted where nobody else sees it, filled to its last pages.
 
-python -m tests.campaigns.crashes.full_disk [JOB...]    with no page left, one, two, … until the command comes to its end
+python -m tests.campaigns.crashes.full_disk [JOB...]    with no page left, one, two, … until the command completes
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def main(names: Sequence[str]) -> int:
 
 
 def _run_inside(names: Sequence[str]) -> int:
-    """This program again, where it may mount what nobody else sees."""
+    """Run this program again where it may mount a disk that nobody else sees."""
     with tempfile.TemporaryDirectory() as folder:
         mounted = f'mount -t tmpfs -o size={SIZE} none "$0" && TMPDIR="$0" exec "$@"'
         again = [sys.executable, "-m", "tests.campaigns.crashes.full_disk", INSIDE, *names]

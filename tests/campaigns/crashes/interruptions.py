@@ -1,10 +1,10 @@
-"""The real commands, disturbed at each of their system calls: killed, told to end, or with the call failing.
+"""The real commands, disturbed at each of their system calls: killed, interrupted, or with the call failing.
 
     python -m tests.campaigns.crashes.interruptions [JOB...]    SIGKILL, SIGINT, SIGTERM and ENOSPC at every system call
 
-A call is disturbed before the kernel does anything. What is on the disk then is held against the promise of the job, and the same
-command is run again, which has to come to the same end. The calls are those of the command itself, from its first one on: what
-loads the interpreter and its modules was done before (forks.py).
+A call is disturbed before the kernel does anything. The disk is then compared with the promise of the job, and the same
+command is run again, which has to reach the same result. The calls are those of the command itself, from its first one on: the
+interpreter and its modules were loaded before (forks.py).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Call(NamedTuple):
 
 
 class Tree(NamedTuple):
-    """What is below a folder, without the folder's own name in what files say."""
+    """The files below a folder, with the folder's own name removed from their content."""
 
     files: Files
     folders: frozenset[str]
@@ -110,14 +110,14 @@ class Disturbed:
         return [call for place, call in calls.items() if place not in waiting]
 
     def send(self, sent: signal.Signals, call: Call) -> Tree:
-        """Let this signal come at that call; what was found then."""
+        """Send this signal at that call; the tree that was found then."""
         where = f"{self.job.name}: {sent.name} at {call.name} {call.number}"
         injection = f"{call.name}:signal={sent.name}:when={call.number}"
         with self._prepared() as folder:
             return self._disturb(where, folder, injection, ENDS[sent], is_tidy=sent is not signal.SIGKILL)
 
     def kill(self, call: Call) -> None:
-        """Kill the command at that call, and look only at whom what is there belongs to."""
+        """Kill the command at that call, and check only the owners of the files."""
         with self._prepared() as folder:
             self._run(folder, "-o", os.devnull, "-e", f"inject={call.name}:signal=SIGKILL:when={call.number}")
             where = f"{self.job.name}: SIGKILL at {call.name} {call.number}"
@@ -128,13 +128,13 @@ class Disturbed:
         return [(path, owner) for path, owner in owners if owner != self.owner and ".inprogress" not in path]
 
     def fail(self, error: str, call: Call) -> None:
-        """Let that call fail."""
+        """Make that call fail."""
         where = f"{self.job.name}: {error} at {call.name} {call.number}"
         with self._prepared() as folder:
             self._disturb(where, folder, f"{call.name}:error={error}:when={call.number}", {4}, is_tidy=True)
 
     def starve(self, size: int) -> bool:
-        """Let the disk have no more room than this; whether that was enough."""
+        """Limit the free room of the disk; whether that was enough."""
         where = f"{self.job.name}: {size} bytes left"
         with self._prepared() as folder:
             ballast = folder.parent / "ballast"
@@ -165,7 +165,7 @@ class Disturbed:
         return found
 
     def _judge(self, where: str, folder: Path, found: Tree) -> None:
-        """Whether the promise holds, and whether the same command comes to the end that it should."""
+        """Check that the promise holds, and that the same command reaches the result that it should."""
         if not self.job.holds(found.files, self.complete.files):
             self.wrong.append(f"{where}: left {sorted(found.files)}")
         ended = self._run(folder)
@@ -182,7 +182,7 @@ def put_files(files: Files, folder: Path) -> None:
         place = folder / path.lstrip("/")
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(content)
-        os.utime(place, (TIME, TIME))  # what is appended is known again by it
+        os.utime(place, (TIME, TIME))  # by it an appended source is recognised
 
 
 def _taken(folder: Path) -> Tree:

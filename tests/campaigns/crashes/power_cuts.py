@@ -1,8 +1,8 @@
-"""Crashes of what writes (T-19 to T-21), on a simulated disk: the power cut before every step, steps failing, syncs left out.
+"""Crashes of the writing commands (T-19 to T-21), on a simulated disk: power cuts at every step, failing steps, missing syncs.
 
     python -m tests.campaigns.crashes.power_cuts [JOB...]    every image of every power cut, each step failing, each sync left out
 
-What kills and signals do to the real commands is in interruptions.py.
+Kills and signals on the real commands: interruptions.py.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from tests.builders.simulated_disk import Files, SimulatedFs
 
 
 class Shown(BaseException):
-    """What a run was looked through for has been found; nothing runs after it."""
+    """A run has shown what was looked for; nothing runs after it."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A task on a simulated disk, the same as a command, and what must be true of the disk at any moment."""
+    """A task on a simulated disk, the same as a command, and a promise that the disk must keep at any moment."""
 
     name: str
     files: Callable[[], Files]
     run: Callable[[SimulatedFs], None]
-    holds: Callable[[Files, Files], bool]  # (an image, the files of a run that came to its end)
+    holds: Callable[[Files, Files], bool]  # (an image, the files of a completed run)
     arguments: Callable[[str], list[str]]  # of the command on the files below a folder
-    settled: Callable[[Files], object] = lambda files: files  # what counts in the end
-    excused: Mapping[int, str] = field(default_factory=dict)  # why syncs, by number, are made that no image shows
+    settled: Callable[[Files], object] = lambda files: files  # the part of the result that counts
+    excused: Mapping[int, str] = field(default_factory=dict)  # by number: why a sync is made that no image needs
 
 
 Look = Callable[[int, SimulatedFs], None]
@@ -60,7 +60,7 @@ class Judge:
         return len(self._told)
 
     def fault(self, image: Files, *, rerun: bool = True) -> str:
-        """Why the promise does not hold, or how the same job does not come to its end from there; empty if all is well."""
+        """Why the promise does not hold, or why the same job does not complete from there; empty if all is well."""
         key = frozenset(image.items())
         if key not in self._told:
             self._told[key] = self._fault(image, rerun=rerun)
@@ -81,7 +81,7 @@ class Judge:
 
 
 def lost_in_the_end(fs: SimulatedFs) -> set[str]:
-    """The files that a power cut may still change, though the job is done; those on their way out do not count."""
+    """The files that a power cut may still change, though the job is done; those being deleted do not count."""
     said = fs.files()
     return {
         path
@@ -92,7 +92,7 @@ def lost_in_the_end(fs: SimulatedFs) -> set[str]:
 
 
 def power_cuts(job: Job, rerun_every: int = 1, every_image: int = 1) -> tuple[int, list[str]]:
-    """(images looked at, what was wrong) with the power cut before each step; of some images, the job is run again to its end."""
+    """(images looked at, what was wrong) with the power cut before each step; from some images the job is run again."""
     judge = Judge(job)
     wrong: list[str] = []
     images = 0
@@ -126,7 +126,7 @@ def _run_watched(job: Job, look: Look, left_out: int = 0, undurable: Sequence[st
 
 
 def failing_steps(job: Job, number: int = errno.ENOSPC) -> tuple[int, list[str]]:
-    """(steps that were made to fail, what was wrong): the error is told, the promise holds, and a second run completes."""
+    """(steps that were made to fail, what was wrong): the error is raised, the promise holds, and a second run completes."""
     complete, steps = completed(job)
     wrong: list[str] = []
     for failing in range(1, steps + 1):
@@ -173,7 +173,7 @@ def syncs_of(job: Job) -> list[Sync]:
 
 
 def unneeded_syncs(job: Job, tried: Sequence[Sync]) -> list[Sync]:
-    """Those of these syncs that no image shows the absence of, when each is left out in a run of its own."""
+    """Those of these syncs whose absence no image shows, when each is left out in a run of its own."""
     judge = Judge(job)
     syncs = syncs_of(job)
     return [sync for sync in tried if not _shows(judge, sync, syncs)]

@@ -20,7 +20,7 @@ INTERVAL_ARGUMENTS = ["--index-interval-bytes", str(INTERVAL)]
 
 
 def source_files() -> Files:
-    """Two segments with a damaged batch, an aborted transaction over both, and a wrong index and snapshot beside them."""
+    """Two segments with a damaged batch, an aborted transaction over both, and a wrong index and snapshot."""
     first = made_batch(0) + bytes(100) + made_batch(10)[100:] + made_batch(20) + transactional_batch(30, 10, 7)
     second = made_batch(40) + marker(50, 7, commit=False) + made_batch(51, leader_epoch=2)
     return {
@@ -65,7 +65,7 @@ def salvage_holds(image: Files, complete: Files) -> bool:
 
 
 def reindex_holds(image: Files, complete: Files) -> bool:
-    """Logs are as they were, every other file is the old or the new one, and a changed one has its old self beside it."""
+    """Logs are as they were, every other file is the old or the new one, and the old copy of a changed one is kept."""
     before = healthy_files()
     changed = False
     for path in {*before, *(path for path in complete if ".broken-" not in path)}:

@@ -1,6 +1,6 @@
 """The writing commands under crashes: see power_cuts.py.
 
-What a disk holds after a power cut is judged by what a broker, that is the engine, makes of it when it opens the log.
+A disk after a power cut is judged by the log that a broker, that is the engine, opens from it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ CONFIG = [argument for name, value in SETTINGS.items() for argument in ("--confi
 Records = list[tuple[int, bytes | None, bytes | None]]
 
 
-# what there is before
+# files at the start
 
 
 def segments(*parts: list[bytes], damage: bytes = b"") -> Files:
@@ -69,7 +69,7 @@ def flushed_segments() -> Files:
 
 
 def flushed(files: Files) -> Files:
-    """The same with its indexes; a broker takes all of it for durable, so that it believes them."""
+    """The same with its indexes; a broker considers all of it durable, so that it trusts them."""
     fs = SimulatedFs({path: content for path, content in files.items() if path != MARKER})
     with opening_in_place(fs, FOLDER, LogConfig.of(SETTINGS), NOW).open(fs, FOLDER):
         """Opening a log after a crash makes them."""
@@ -98,7 +98,7 @@ def damaged_segments() -> Files:
     return {**{name: content for name, content in files.items() if "cleanshutdown" not in name}, **indexes, path: bytes(whole)}
 
 
-# what a broker finds
+# the log that a broker opens
 
 
 def opened_records(image: Files, folder: str = FOLDER) -> Records | None:
@@ -136,7 +136,7 @@ def old_or_new(files: Callable[[], Files]) -> Callable[[Files, Files], bool]:
 
 
 def times_are_right(image: Files) -> bool:
-    """The time indexes agree with the log, also those that are believed because they lie before the recovery point."""
+    """The time indexes agree with the log, also those that are trusted because they lie before the recovery point."""
     fs = SimulatedFs(image)
     with opening_in_place(fs, FOLDER, LogConfig.of(SETTINGS), NOW).open(fs, FOLDER) as log:
         return all(
@@ -147,7 +147,7 @@ def times_are_right(image: Files) -> bool:
 
 
 def settled(files: Files) -> object:
-    """The records and the names of the live segments; what an open log leaves beside them depends on how it was opened.
+    """The records and the names of the live segments; the other files depend on how the log was opened.
 
     A file on its way to its name stays until that file is written again; nobody reads it.
     """
@@ -156,7 +156,7 @@ def settled(files: Files) -> object:
     return opened_records(files), *(opened_records(files, folder) for folder in (NEW, SECOND)), live, leftovers
 
 
-# what is done
+# the jobs
 
 
 def partition_of(fs: SimulatedFs) -> Partition:
@@ -209,7 +209,7 @@ def appending_to_a_topic(fs: SimulatedFs) -> None:
 
 
 def appended_holds(image: Files, complete: Files) -> bool:
-    """What was there stays; behind it come whole batches of what is appended, without a gap."""
+    """The old records stay; whole batches of the appended ones follow, without a gap."""
     found, whole = opened_records(image), opened_records(complete)
     assert whole is not None
     is_prefix = found is not None and len(found) >= 50 and found == whole[: len(found)]
@@ -217,7 +217,7 @@ def appended_holds(image: Files, complete: Files) -> bool:
 
 
 def copy_or_nothing(image: Files, complete: Files) -> bool:
-    """What is copied is only read; of the copy there is nothing, or all and the journal by which a second run knows it."""
+    """The source is only read; of the copy there is nothing, or all and the journal by which a second run recognises it."""
 
     def below(files: Files, folder: str) -> Files:
         return {path: content for path, content in files.items() if path.startswith(folder + "/")}
@@ -238,7 +238,7 @@ def partitions_or_nothing(image: Files, complete: Files) -> bool:
 
 
 def job_is_whole(image: Files) -> bool:
-    """What an append wrote down about itself can be read, if it is there."""
+    """The job file of an append can be read, if it is there."""
     return all(_is_json(content) for path, content in image.items() if path.endswith(".append.json"))
 
 
@@ -251,7 +251,7 @@ def _is_json(content: bytes) -> bool:
 
 
 def truncated_holds(image: Files, complete: Files) -> bool:
-    """The log ends somewhere between where it ended and where it is to end."""
+    """The log ends somewhere between its old and its new end."""
     before, after, found = opened_records(three_segments()), opened_records(complete), opened_records(image)
     assert before is not None
     assert after is not None
@@ -266,7 +266,7 @@ def converted_holds(image: Files, complete: Files) -> bool:
 
 
 def recovered_holds(image: Files, complete: Files) -> bool:
-    """A broker makes the same of it, however far we came."""
+    """A broker recovers the same log, however far we came."""
     return opened_records(image) == opened_records(complete)
 
 
@@ -289,7 +289,7 @@ def append_topic_arguments(folder: str) -> list[str]:
     return ["append", f"{folder}/in/records.jsonl", "--to", f"{folder}/new", "--now", str(NOW), *topic]
 
 
-# Why syncs are made that no image shows; docs/write.md has them too.
+# Why syncs are made that no image needs; docs/write.md has them too.
 EPOCHS = "Kafka has the name of an epoch checkpoint durable before the epoch's first record; here recovery finds the epochs again"
 SAME_FOLDER = "each of two steps sees to itself; that the second syncs the same folder, before it matters, is chance"
 NEWEST = "convert replaces all segments in one way; the newest is recovered anyway, so of its indexes nothing is believed"

@@ -1,17 +1,17 @@
 """Segments of G with their bytes damaged: cut (T-01), flipped (T-02), overwritten (T-03); each read in five ways and judged.
 
-What a read may do with a segment in which some entries are harmed and all others are as they were written:
+What each mode may do with a segment in which some entries are harmed and all others are as they were written:
 
-strict + neighbours   the next segment and the leader-epoch-checkpoint are there and believed. The read ends in an error, or gives
-                      exactly the records that were written. What it gave out before the error is the beginning of them. Anything
+strict + neighbours   the next segment and the leader-epoch-checkpoint are there and trusted. The read ends in an error, or gives
+                      exactly the records that were written. The rows before the error are the beginning of them. Anything
                       else is **silent wrong**, and may not happen.
 strict                the segment alone. The same, but a torn tail is no error: the report names it and records may end there.
-                      What differs without error and without a tail is the **residue**: no byte of the file tells.
+                      Differences without error and without a tail are the **residue**: no byte of the file shows them.
 skip + neighbours     never an error. Every record given is one that was written, exactly. An unharmed entry may be lost where
-                      framing is (behind a broken length or magic); its bytes are then in a range that the report drops.
+                      framing is (after a corrupt length or magic); its bytes are then in a range that the report drops.
 salvage + neighbours  the same, and all records of all unharmed entries are there.
 
-`salvage` without neighbours is judged like strict without: a wrong offset or epoch that fits is residue.
+`salvage` without neighbours is judged like strict without: a wrong but plausible offset or epoch is residue.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def _difference(given: pa.Table, expected: pa.Table) -> str:
 
 
 def judge_cut(segment: GoldenSegment, size: int, tally: Tally) -> None:
-    """The segment cut to `size` bytes: all whole entries are read, and the cut is reported wherever something can tell it."""
+    """The segment cut to `size` bytes: all whole entries are read, and the cut is reported wherever anything shows it."""
     data = segment.data[:size]
     case = f"{segment.name} cut at byte {size}"
     truth = truth_of(segment.name)
@@ -184,7 +184,7 @@ def check_cuts(name: str, step: int) -> Tally:
 
 # T-02
 
-# Offset, length, checksum or epoch, magic: what no checksum covers, and so taken more often in a sample.
+# Offset, length, checksum or epoch, magic: no checksum covers them, so a sample takes them more often.
 FRONT = 17
 FRONT_MORE_OFTEN = 30
 
@@ -233,7 +233,7 @@ VIEWS: dict[str, dict[str, Any]] = {
 
 
 def check_views(name: str, step: int) -> Tally:
-    """T-02 for reads of a part: what is left out by offset, time or isolation level may not hide damage that changes the rest."""
+    """T-02 for partial reads: leaving out records by offset, time or isolation may not hide damage that changes the rest."""
     tally = Tally()
     segment = golden_segment(name)
     right = {view: read(segment.among_neighbours(), neighbours=True, **options).records for view, options in VIEWS.items()}

@@ -1,4 +1,4 @@
-"""Offsets that go back (T-13) and timestamps that nobody can mean (T-14)."""
+"""Offsets that go back (T-13) and implausible timestamps (T-14)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _entries(magic: int, codec: int, offsets: list[int]) -> bytes:
 
 
 def check_disorder(quick: bool) -> Tally:
-    """T-13: strict stops with offset-order (or epoch), skip says what it left out, allow_disorder gives everything."""
+    """T-13: strict stops with offset-order (or epoch), skip reports what it left out, allow_disorder gives everything."""
     tally = Tally()
     for case, data, offsets in overlaps():
         with tally.case(case):
@@ -69,7 +69,7 @@ def check_disorder(quick: bool) -> Tally:
 
 
 def timestamp_cases(timestamp: int) -> Iterator[tuple[str, bytes, int]]:
-    """A record with that timestamp in every way a format can say it, and what a reader has to give."""
+    """A record with that timestamp in every way a format can store it, and what a reader has to return."""
     record = make_record(*PLAIN)
     yield "base", make_batch(record, base_timestamp=timestamp, max_timestamp=timestamp), timestamp
     yield "maximum lies", make_batch(record, base_timestamp=timestamp, max_timestamp=STATED_MAXIMUM), timestamp

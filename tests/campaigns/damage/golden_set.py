@@ -3,7 +3,7 @@
 Each segment has eight batches (v0/v1 without a codec: as many messages as the other formats have records in theirs), begins at
 offset 1000 and holds headers, nulls, empty values, tombstones, an idempotent and a transactional producer, a transaction marker,
 a batch with log append time and two leader epochs, as far as its format has them. As a partition it is followed by a second
-segment and has a leader-epoch-checkpoint: the neighbours that tell what no checksum covers. Every byte is made here, by the
+segment and has a leader-epoch-checkpoint: the neighbours that show what no checksum covers. Every byte is made here, by the
 reference encoders and our own codecs, and is the same in every run.
 """
 
@@ -151,7 +151,7 @@ def golden_set() -> list[GoldenSegment]:
 
 
 def decompress(codec: int, data: bytes, magic: int) -> bytes:
-    """What the reference decoder needs to look into compressed entries; room for a mebibyte."""
+    """The decompressor for the reference decoder; room for a mebibyte."""
     out = bytearray(1 << 20)
     return bytes(out[: codecs.decompress(codec, data, memoryview(out), magic=magic)])
 
@@ -162,7 +162,7 @@ def _decoded(data: bytes) -> Iterator[tuple[reference.Entry, list[Record]]]:
 
 
 def _records(random: Random, batch_number: int, offset: int, magic: int, codec: int) -> list[Record]:
-    """A few records that take 500 to 600 bytes as stored; the front of each value does not compress."""
+    """A few records that take 500 to 600 bytes as stored; the start of each value does not compress."""
     if magic == 2 and batch_number == MARKER_BATCH:
         marker = control.encode_end_txn_marker(control.EndTxnMarker(commit=True, coordinator_epoch=11))
         return [Record(offset, _timestamp(batch_number, 0), *marker)]

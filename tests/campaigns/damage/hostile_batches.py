@@ -27,20 +27,20 @@ from .outcome import Outcome, read, rows, table_of
 from .tally import Tally
 
 TIMESTAMP = 1_700_000_000_000
-# What the reader refuses and Kafka's own would give out, each with the reason code it refuses with.
+# Batches that the reader refuses and Kafka's own would return, with the reason code of each.
 STRICTER = {
     "count": "more records than the offsets that the batch spans",
     "offset-range": "a last offset below the first",
     "offset-order": "a record below the segment's first offset, or inside a set out of order",
 }
-# A read takes a millisecond; a count that was believed, seconds and gigabytes. Between the two is room for a busy machine, the
+# A read takes a millisecond; a trusted count, seconds and gigabytes. Between the two is room for a busy machine, the
 # garbage collector and the allocator.
 CPU_SECONDS_PER_READ = 1.0
 RSS_GROWTH = 64 << 20  # of 180 reads together
 
 
 def repair_crc(entry: bytes | bytearray) -> bytes:
-    """The entry with the checksum that fits its bytes."""
+    """The entry with the checksum that matches its bytes."""
     entry = bytearray(entry)
     if entry[batch.MAGIC_POSITION] == 2:
         struct.pack_into(">I", entry, batch.CRC_POSITION, crc32c.crc32c(bytes(entry[batch.CRC_START :])))
@@ -121,20 +121,20 @@ def check_hostile_flips(name: str, step: int) -> Tally:
 def _judge_skipped(segment: GoldenSegment, hostile: bytes, second: bytes, strict: Outcome, case: str, tally: Tally) -> None:
     """In `skip` and `salvage` the hostile batch may be first or last: never an error, and the other one is kept.
 
-    But for one thing: `skip` goes no further than a magic that does not exist, since nothing then says what the length means.
+    One exception: `skip` goes no further than a magic that does not exist, since nothing then says what the length means.
     """
     expected = {record.offset for record in segment.records[segment.entries[1].first_row :][: segment.entries[1].row_count]}
     for mode in ("skip", "salvage"):
         tally.reads += 2
-        behind = read(segment.alone(hostile + second), on_damage=mode)
+        after = read(segment.alone(hostile + second), on_damage=mode)
         before = read(segment.alone(second + hostile), on_damage=mode, allow_disorder=True)
-        for outcome in (behind, before):
+        for outcome in (after, before):
             if outcome.error is not None:
                 tally.fail("crashes", f"{case}: {mode} ended in {outcome.error!r}")
         if strict.error is not None:
-            others = {"before": before, "behind": behind}
+            others = {"before": before, "after": after}
             if mode == "skip" and strict.reason == "magic":
-                del others["behind"]
+                del others["after"]
             for where, outcome in others.items():
                 kept = expected <= set(outcome.offsets)
                 tally.keepable += 1

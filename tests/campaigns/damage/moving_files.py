@@ -121,7 +121,7 @@ def check_replaced_files(moments: int) -> Tally:
 
 
 def _read_disturbed(path: Path, action: str, other: bytes, random: Random) -> tuple[list[int], KafkaLogError | None]:
-    """The offsets given by a read in small windows, during which `action` befalls the file."""
+    """The offsets given by a read in small windows, during which `action` changes the file."""
     store, place = open_store(path.parent)
     options = ReadOptions(frozenset(SCHEMA.names), threads=1 + random.randrange(2), window_bytes=16 << 10)
     when = random.randrange(0, 30)
@@ -186,7 +186,7 @@ def check_zero_tails(quick: bool) -> Tally:
 
 
 def check_torn_batches(quick: bool) -> Tally:
-    """T-18: the last batch has any subset of its eight sectors on disk: the entries before it are read, and the tail is named."""
+    """T-18: the last batch has any subset of its eight sectors on disk: entries before it are read, and the tail is reported."""
     tally = Tally()
     for missing, first, torn in torn_images():
         for mode in ("strict", "skip", "salvage"):

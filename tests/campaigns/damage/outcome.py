@@ -1,4 +1,4 @@
-"""One read of a damaged partition, and what came of it: the records, the error, the report."""
+"""One read of a damaged partition, and its outcome: the records, the error, the report."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ WINDOW_BYTES = 64 << 10
 
 @dataclass
 class Outcome:
-    """`records` is everything given out before the end or the error."""
+    """`records` is everything returned before the end or the error."""
 
     records: pa.Table
     error: KafkaLogError | None

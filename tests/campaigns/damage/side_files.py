@@ -1,4 +1,4 @@
-"""The files beside the log: indexes that lie (T-25), snapshots and checkpoints cut short (T-26). None of them is believed.
+"""Index files that lie (T-25), snapshots and checkpoints cut short (T-26). None of them is trusted.
 
 And all tables of a damaged log (T-01, T-02): those that replay headers have to end well too.
 """
@@ -122,7 +122,7 @@ def check_indexes(start: int, stop: int) -> Tally:
 
 
 def side_files() -> Iterator[tuple[str, bytes]]:
-    """Every file beside a log, whole."""
+    """Every index, snapshot and checkpoint file of a log, whole."""
     producers = np.zeros(3, PRODUCERS)
     producers["producer_id"] = (7, 8, 9)
     yield segment_path(BASE_OFFSET, "snapshot"), encode_snapshot(producers)

@@ -1,4 +1,4 @@
-"""What a part of the campaign counted, and what went wrong in it."""
+"""Counts and failures of a part of the campaign."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Hang(BaseException):
 class Tally:
     """Counts of one threat.
 
-    `silent` are records given out that were never written, or left out, without a word. `residue` are the same where no
-    neighbours could tell; they are counted, not failed. `kept` of `keepable` records survive a read that goes on behind damage.
+    `silent` are records returned that were never written, or left out, unreported. `residue` are the same where no
+    neighbours could show it; they are counted, not failed. `kept` of `keepable` records survive a read beyond damage.
     """
 
     cases: int = 0
@@ -60,13 +60,13 @@ class Tally:
             self.fail(kind, detail)
 
     def leave(self, what: str) -> None:
-        """One case that nothing in the bytes can tell."""
+        """One case that nothing in the bytes shows."""
         self.residue += 1
         self.residues[what] = self.residues.get(what, 0) + 1
 
     @contextmanager
     def case(self, name: str) -> Iterator[None]:
-        """One case: an exception that escapes is a crash, and it may not go on for ever."""
+        """One case: an exception that escapes is a crash, and it may not run for ever."""
         self.cases += 1
         try:
             with time_limit(SECONDS_PER_CASE):

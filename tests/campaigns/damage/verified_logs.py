@@ -1,12 +1,12 @@
 """Logs that are cut, flipped, overwritten or lie, under `verify`: each fault must be reported, at the right place.
 
-A fault is **reported** if a finding covers each entry that is not as it was written. What nobody can tell from the bytes is
+A fault is **reported** if a finding covers each entry that is not as it was written. Faults that the bytes do not show are
 counted as residue, by rule:
 
-- a hostile batch with the right checksum that Kafka's own reader would give out (the reference decoder says so) is a batch like
+- a hostile batch with the right checksum that Kafka's own reader would return (the reference decoder says so) is a batch like
   any other, whoever made it;
 - a cut between two entries of the newest segment leaves a shorter log;
-- a sector from elsewhere that holds a whole entry: the copy is as good as the original, so what lies around it is named.
+- a sector from elsewhere that holds a whole entry: the copy is as good as the original, so the entries around it are named.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ WRITTEN_LATER = 1000  # bytes
 
 
 def found_in(files: Mapping[str, bytes], *, log_directory: str | None = None, folder: str = FOLDER) -> list[Finding]:
-    """What verify finds in a partition that is made of `files`; each segment gets an index without entries if it has none."""
+    """The findings of verify in a partition made of `files`; each segment gets an index without entries if it has none."""
     whole = {path.removesuffix("log") + "index": b"" for path in files if path.endswith(".log")} | dict(files)
     store = MemoryStore(whole)
     partitions = find_partitions(store, log_directory or folder)
@@ -124,7 +124,7 @@ def check_cuts(name: str, step: int) -> Tally:
 
 
 def check_flips(name: str, start: int, stop: int, step: int) -> Tally:
-    """T-02: every bit; in a sample the fronts of entries, which no checksum covers, more often."""
+    """T-02: every bit; in a sample the first bytes of entries, which no checksum covers, more often."""
     tally = Tally()
     segment = golden_segment(name)
     data = bytearray(segment.data)
@@ -175,7 +175,7 @@ def check_lengths(quick: bool) -> Tally:
 
 
 def judge_hostile(data: bytes, case: str, tally: Tally, base_offset: int = 0) -> None:
-    """What Kafka's reader refuses is reported at its place; what it gives out may be."""
+    """Batches that Kafka's reader refuses are reported at their place; those that it returns may be."""
     tally.reads += 1
     path = segment_path(base_offset)
     found = found_in({path: data})
@@ -234,7 +234,7 @@ def check_hostile_batches(random_varints: int) -> Tally:
 
 
 def check_disorder(quick: bool) -> Tally:
-    """T-13 and T-14: what goes back is reported where it does; a largest timestamp that lies, and one beyond all calendars."""
+    """T-13 and T-14: offsets that go back are reported there; a largest timestamp that lies, and one beyond all calendars."""
     tally = Tally()
     for case, data, _ in disorder.overlaps():
         with tally.case(case):
@@ -275,7 +275,7 @@ def check_moving_files(moments: int) -> Tally:
 
 
 def _verify_disturbed(path: Path, action: str, other: bytes, random: Random) -> list[Finding]:
-    """What verify finds while `action` befalls the segment, after a random number of steps."""
+    """The findings of verify while `action` changes the segment, after a random number of steps."""
     store, place = open_store(path.parent)
     options = ReadOptions(frozenset(), threads=1 + random.randrange(2))
     when, size = random.randrange(4), random.randrange(path.stat().st_size)
@@ -292,7 +292,7 @@ def _verify_disturbed(path: Path, action: str, other: bytes, random: Random) -> 
 
 
 def check_tails(quick: bool) -> Tally:
-    """T-17 and T-18: zeros behind the newest segment, and a last batch of which some sectors are missing."""
+    """T-17 and T-18: zeros after the newest segment, and a last batch with some sectors missing."""
     tally = Tally()
     data = moving_files.make_segment(Random(17), 20)
     for size in (1, 11, 12, 16, 17, 26, 61, 512, 4096):
@@ -310,7 +310,7 @@ def check_tails(quick: bool) -> Tally:
 
 
 def check_embedded(quick: bool) -> Tally:
-    """T-24: values hold whole batches with offsets that would fit. With the outer length broken, the outer batch is reported,
+    """T-24: values hold whole batches with plausible offsets. With the outer length corrupt, the outer batch is reported,
     up to the next real one, and no batch inside a value is taken for one."""
     tally = Tally()
     outer_offset, count = 10, 3

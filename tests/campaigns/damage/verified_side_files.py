@@ -1,8 +1,8 @@
 """Indexes that lie (T-25) and snapshots and checkpoints that are cut or changed (T-26) under `verify`, on files of a real broker.
 
-An index is only a hint, so the judge of an index is its use: if some lookup would begin behind what it looks for, the fault has
+An index is only a hint, so the judge of an index is its use: if some lookup would begin after its target, the fault has
 to be reported. One that still leads every reader right (entries cut off at the end, an offset within the same batch) may be.
-Of the other files every change of meaning has to be reported, but for those that nothing contradicts, counted as residue by rule:
+Of the other files every change of meaning has to be reported, except those that nothing contradicts, counted as residue by rule:
 an empty checkpoint (brokers write such), an offset that the log has, a digit of an id.
 """
 
@@ -33,7 +33,7 @@ SHOWN = 4
 
 
 class Batch(NamedTuple):
-    """A batch of a log, as far as indexes speak of it."""
+    """A batch of a log, with what indexes say of it."""
 
     position: int
     base_offset: int
@@ -57,7 +57,7 @@ def paths_of(*kinds: str) -> list[str]:
 
 
 def found_with(path: str, content: bytes) -> list[Finding]:
-    """What verify finds in the partition of `path`, with other content in that file."""
+    """The findings of verify in the partition of `path`, with other content in that file."""
     return found_in({**real_files(), path: content}, folder=path.rsplit("/", 1)[0])
 
 
@@ -82,7 +82,7 @@ def batches_of(index_path: str) -> tuple[Batch, ...]:
 
 
 def misleads_by_offset(entries: list[tuple[int, int]], batches: tuple[Batch, ...]) -> bool:
-    """Whether a search as Kafka does it, among sorted entries, would begin behind the batch that it looks for, or in none."""
+    """Whether a search as Kafka does it, among sorted entries, would begin after the batch that it looks for, or in none."""
     if entries != sorted(entries) or len({offset for offset, _ in entries}) < len(entries):
         return True
     positions = {batch.position for batch in batches}
@@ -96,7 +96,7 @@ def misleads_by_offset(entries: list[tuple[int, int]], batches: tuple[Batch, ...
 
 
 def misleads_by_time(entries: list[tuple[int, int]], batches: tuple[Batch, ...]) -> bool:
-    """Whether a search by timestamp would begin behind the first batch that has such a timestamp."""
+    """Whether a search by timestamp would begin after the first batch that has such a timestamp."""
     if entries != sorted(entries):
         return True
     for target in sorted({batch.max_timestamp + step for batch in batches for step in (-1, 0, 1)}):
@@ -110,7 +110,7 @@ def misleads_by_time(entries: list[tuple[int, int]], batches: tuple[Batch, ...])
 
 
 def is_harmful(path: str, content: bytes) -> bool:
-    """Whether a reader who believes the changed index would be led astray."""
+    """Whether a reader that trusts the changed index would be misled."""
     base, kind = int(Path(path).stem), path.rsplit(".", 1)[-1]
     batches = batches_of(path)
     if kind == "index":
@@ -133,7 +133,7 @@ def judge_index(path: str, content: bytes, case: str, tally: Tally) -> None:
     size = {"index": 8, "timeindex": 12, "txnindex": 34}[path.rsplit(".", 1)[-1]]
     shorter = min(len(right), len(content))
     first_changed = next((at for at in range(shorter) if right[at] != content[at]), shorter)
-    # An entry is also wrong because of the one behind it, so the one before a changed entry may be named, too.
+    # An entry is also wrong because of the one after it, so the one before a changed entry may be named, too.
     placed = all(finding.position is not None and finding.position >= (first_changed // size - 1) * size for finding in found)
     tally.expect(placed, f"{case}: changed from byte {first_changed} on, found {found[:SHOWN]}", "lost")
     if not found and is_harmful(path, content):
@@ -174,7 +174,7 @@ def check_index_flips(step: int) -> Tally:
 
 
 def meaning(path: str, content: bytes) -> Any:
-    """What a snapshot or checkpoint says; an error that says that it cannot be read."""
+    """The content of a snapshot or checkpoint, or the error that it cannot be read."""
     name = path.rsplit("/", 1)[-1]
     if name.endswith(".snapshot"):
         return decode_snapshot(content).tolist()

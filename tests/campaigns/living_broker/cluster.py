@@ -1,4 +1,4 @@
-"""The broker of the campaign: it is killed, loses the end of a log, and is started again; and what it says of its topics."""
+"""The broker of the campaign: it is killed, loses the end of a log, and is started again; and queries about its topics."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ SETTINGS = {
     "replica.high.watermark.checkpoint.interval.ms": "200",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
     "auto.create.topics.enable": "false",
-    "log.index.size.max.bytes": "32768",  # what is preallocated is read by every verify
-    # A killed one is let in again at once.
+    "log.index.size.max.bytes": "32768",  # every verify reads preallocated files
+    # A killed one may register again at once.
     "broker.session.timeout.ms": "1500",
     "broker.heartbeat.interval.ms": "300",
 }
@@ -68,7 +68,7 @@ class Cluster:
         self.is_up = True
 
     def kill(self) -> None:
-        """SIGKILL, as power loss without the loss of what the kernel has."""
+        """SIGKILL: like a power loss, except that the kernel's buffers survive."""
         self.is_up = False
         self._started.process.kill()
         self._started.process.wait()
@@ -109,14 +109,14 @@ class Cluster:
         return client
 
     def forget(self, name: str) -> None:
-        """Let go of a client that may be of no more use."""
+        """Close a client that may be of no more use."""
         _, client = self._local.__dict__.setdefault("clients", {}).pop(name, (0, None))
         if client is not None:
             with contextlib.suppress(Exception):
                 client.close(0.1) if name.startswith("producer") else client.close()
 
     def abandon(self, name: str) -> None:
-        """Let go of a producer as if its process had died: closing it would end its transaction."""
+        """Drop a producer as if its process had died: closing it would end its transaction."""
         _, client = self._local.__dict__["clients"].pop(name)
         self._abandoned.append((time.monotonic(), client))
         for since, each in list(self._abandoned):
@@ -135,7 +135,7 @@ class Cluster:
         return topic_id_text(answer["topics"][0]["topic_id"])
 
     def offsets(self, topic: str, partitions: int, *, isolation: str = "read_uncommitted") -> list[tuple[int, int]]:
-        """The first offset and the end of each partition, as a consumer is told."""
+        """The first offset and the end of each partition, as a consumer gets them."""
         from kafka import TopicPartition
 
         consumer = self.consumer(isolation)
@@ -144,7 +144,7 @@ class Cluster:
         return [(first[place], end[place]) for place in places]
 
     def consume(self, topic: str, partitions: int, isolation: str) -> Iterator[tuple[int, int, bytes | None, bytes | None]]:
-        """What a consumer gets now, from the beginning to where it would have to wait: partition, offset, key, value."""
+        """Partition, offset, key and value of the records that a consumer gets now, up to where it would have to wait."""
         from kafka import TopicPartition
 
         consumer = self.consumer(isolation)
@@ -153,7 +153,7 @@ class Cluster:
         consumer.seek_to_beginning(*places)
         ends = consumer.end_offsets(places)
         deadline = time.monotonic() + IDLE_SECONDS
-        # Of what follows the last record, markers and aborted records, this client does not always say that it is past.
+        # This client does not always report that it is past the markers and aborted records after the last record.
         while any(consumer.position(place) < ends[place] for place in places) and time.monotonic() < deadline:
             for records in consumer.poll(timeout_ms=FETCH_MS).values():
                 yield from ((each.partition, each.offset, each.key, each.value) for each in records)
@@ -192,7 +192,7 @@ def batch_places(log: Path) -> list[tuple[int, int]]:
 def cut_log(folder: Path, first_cut: int) -> int:
     """Cut off the end of a partition whose broker is dead, at a batch, from about offset `first_cut` on; the offset of the cut.
 
-    The broker finds no mark of a clean shutdown and checks what is there; it makes indexes again, and drops the epochs after
+    The broker finds no clean shutdown marker and recovers the log: it rebuilds indexes, and drops the epochs after
     the new end.
     """
     logs = sorted(folder.glob("*.log"))

@@ -1,4 +1,4 @@
-"""Who reads beside the broker: threads that have workers run ingests, micro-batches and verifies, kill some, and judge each."""
+"""The readers next to the broker: threads whose workers run ingests, micro-batches and verifies, kill some, and judge each."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Budget:
 
 @dataclass
 class Scene:
-    """What all drivers share."""
+    """State that all drivers share."""
 
     cluster: Cluster
     ledger: Ledger
@@ -126,7 +126,7 @@ class Ingests(Driver):
 
 
 def run_target(scene: Scene, budget: Budget, worker: Worker, target: Target, *, kill: bool = False, accept: bool = False) -> bool:
-    """One run, judged; where it names a real loss, a second one that goes on. Whether a run ended well."""
+    """One run, judged; where it names a real loss, a second one that continues. Whether a run ended well."""
     text = ""
     with scene.runs.inside():
         budget.count()
@@ -155,7 +155,7 @@ def _named_place(target: Target, text: str) -> Place | None:
 
 
 def check_view(scene: Scene, target: Target) -> None:
-    """What a consumer gets of compacted topics now, against what the target took."""
+    """Compare what a consumer gets of compacted topics now with what the target ingested."""
     for topic, lives in list(scene.ledger.lives.items()):
         life = lives[-1]
         if life.is_compacted and re.fullmatch(target.topics, topic) and scene.cluster.is_up:
@@ -178,7 +178,7 @@ def check_view(scene: Scene, target: Target) -> None:
 
 @dataclass
 class Stream:
-    """A stream, with what Spark would have written down of it: the end of its last micro-batch, and of the next one."""
+    """A stream, with its checkpoint as Spark would have it: the end of its last micro-batch, and of the next one."""
 
     name: str
     options: dict[str, str]
@@ -278,14 +278,14 @@ class MicroBatches(Driver):
         try:
             self._advance(stream, kill=False, accept=True)
         except Failed as failure:
-            self.scene.faults.add(FALSE, stream.name, f"told to go on: {failure.args[0]}")
+            self.scene.faults.add(FALSE, stream.name, f"with the loss accepted: {failure.args[0]}")
 
 
 # -- verify --------------------------------------------------------------------------------------------------------------------
 
 
 class Verifies(Driver):
-    """Verifies the whole log directory. Of a healthy broker there is nothing to say, however much it does meanwhile."""
+    """Verifies the whole log directory. A healthy broker gives no finding, however much it does meanwhile."""
 
     def step(self) -> None:
         kill = self.random.random() < KILL_SHARE / 3

@@ -1,8 +1,8 @@
-"""What a reader took, compared with the ledger: every record that a consumer would have got, once, and nothing else.
+"""The rows of a reader, compared with the ledger: every record that a consumer would have got, once, and nothing else.
 
 A reader took everything below its next offset. So a record of the ledger below it is in the table, unless it was aborted (for
 read_committed), the reader named the loss of its offset, or compaction removed it before the reader came. The last is allowed
-only where a later record has its key; and what a real consumer still gets now was there when the reader came.
+only where a later record has its key; and records that a real consumer still gets now were there when the reader came.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LOST, DOUBLED, WRONG, FALSE = "lost", "doubled", "wrong", "false errors"
 
 
 class Faults:
-    """What should not have happened: counted by kind and by who found it, with the first examples of each."""
+    """Faults, counted by kind and by finder, with the first examples of each."""
 
     def __init__(self) -> None:
         self.counts: Counter[tuple[str, str]] = Counter()
@@ -48,7 +48,7 @@ class Faults:
 
 @dataclass
 class Book:
-    """What one reader has taken so far: an ingest's target, or a stream."""
+    """The rows that one reader, an ingest's target or a stream, has taken so far."""
 
     name: str
     isolation: str
@@ -64,7 +64,7 @@ class Book:
     reported: set[tuple[Place, int]] = field(default_factory=set)
     rows: int = 0
 
-    # -- what comes --------------------------------------------------------------------------------------------------------
+    # -- new rows ---------------------------------------------------------------------------------------------------------
 
     def take(self, place: Place, found: Iterable[Found]) -> None:
         """Rows that a run added."""
@@ -129,16 +129,16 @@ class Book:
             self.faults.add(LOST, self.name, f"{show(place)} offset {offset} is missing: {record.value!r}")
 
     def require_view(self, place: Place, view: Iterable[Found]) -> None:
-        """Of what a consumer gets now the reader has taken everything below its next offset."""
+        """The reader has taken everything below its next offset that a consumer gets now."""
         seen, stop = self.seen.get(place, set()), self.next.get(place, 0)
         for offset, key, value in view:
             if self.first.get(place, 0) <= offset < stop and offset not in seen:
                 self._lose(place, offset, Written(key, value))
 
-    # -- what is named as lost ---------------------------------------------------------------------------------------------
+    # -- named losses ------------------------------------------------------------------------------------------------------
 
     def cut(self, place: Place, offset: int, reached: int | None = None) -> None:
-        """The log of the partition lost its end; what the reader has of it must be named by its next run."""
+        """The log of the partition lost its end; the reader's next run must name the rows that it has of it."""
         if max(self.next.get(place, 0), reached or 0) > offset:
             self.pending_cuts[place] = min(offset, self.pending_cuts.get(place, offset))
 
@@ -146,7 +146,7 @@ class Book:
         self.gaps.setdefault(place, []).append((start, stop))
 
     def supersede(self, place: Place, offset: int) -> None:
-        """The reader named the cut: what it had from there on is no part of its table, and comes again."""
+        """The reader named the cut: its rows from there on leave the table, and are taken again."""
         gone = {each for each in self.seen.get(place, set()) if each >= offset}
         self.seen[place] = self.seen.get(place, set()) - gone
         self.superseded.setdefault(place, Counter()).update(gone)
@@ -157,13 +157,13 @@ class Book:
     # -- at the end --------------------------------------------------------------------------------------------------------
 
     def require_everything(self) -> None:
-        """Nothing is open any more: judge all that was taken once again."""
+        """Nothing is open any more: judge all rows again."""
         self.settle_unknown()
         for place, stop in self.next.items():
             self._require_all(place, self.first.get(place, 0), stop)
 
     def compare_table(self, found: Iterable[tuple[Place, Found]]) -> None:
-        """The whole table as it is: exactly what all runs together took, each row right."""
+        """The whole table as it is: exactly the rows of all runs together, each row right."""
         there: dict[Place, set[int]] = {}
         for place, row in found:
             offsets = there.setdefault(place, set())
@@ -179,7 +179,7 @@ class Book:
                 self.faults.add(WRONG, self.name, f"{show(place)} offset {offset} is in the table, but no run took it")
 
     def compare_superseded(self, found: Iterable[tuple[Place, Found]]) -> None:
-        """What was set aside is what was cut off after it was taken."""
+        """The rows set aside are those that were cut off after they were taken."""
         there: dict[Place, Counter[int]] = {}
         for place, (offset, _, value) in found:
             there.setdefault(place, Counter())[offset] += 1

@@ -1,7 +1,7 @@
-"""What was written to the topics of the campaign, by those who wrote it: the oracle of everything that is read.
+"""The records written to the topics of the campaign, noted by their writers: the oracle of everything that is read.
 
 Every value is written once only. A topic has a `Life` from its creation to its deletion; where offsets were cut off and written
-again, what was there before is kept as superseded.
+again, the earlier records are kept as superseded.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class History:
             self.of_key.setdefault(record.key, []).append(offset)
 
     def cut(self, offset: int) -> int:
-        """Everything from `offset` on is no part of the log any more; how many records that are."""
+        """Everything from `offset` on is no part of the log any more; the number of these records."""
         gone = [each for each in self.records if each >= offset]
         for each in gone:
             self.superseded.setdefault(each, []).append(self.records.pop(each))
@@ -145,7 +145,7 @@ class Ledger:
 
 
 class Gate:
-    """Many may be inside at once; who needs everybody out waits until they are, and keeps others from entering."""
+    """A readers-writer lock: many may be inside at once; `alone` waits until all are out, and keeps others from entering."""
 
     def __init__(self) -> None:
         self._condition = threading.Condition()

@@ -1,7 +1,7 @@
-"""`python -m tests.campaigns.living_broker.run`: ingests, streams and verifies beside a broker at work, some of them killed.
+"""`python -m tests.campaigns.living_broker.run`: ingests, streams and verifies next to a broker at work, some of them killed.
 
 A real broker writes, compacts, deletes, aborts, adds partitions, creates topics again, is killed and loses the ends of logs.
-Beside it ingests, micro-batches and verifies run without a pause. What they take is compared with what was written: every record
+Next to it ingests, micro-batches and verifies run without a pause. Their rows are compared with what was written: every record
 that a consumer would have got is there once, and nothing else; whatever was really lost is named; no error comes without a loss.
 """
 
@@ -108,7 +108,7 @@ class Sizes:
 
 
 class Campaign:
-    """One broker with its writers, and all that runs beside it."""
+    """One broker with its writers, and all that runs next to it."""
 
     def __init__(self, folder: Path, seed: int, sizes: Sizes, report: Callable[[str], None]) -> None:
         self.folder = folder
@@ -201,7 +201,7 @@ class Campaign:
                 raise RuntimeError(f"{thread.name} ended with an error of its own") from thread.error
 
     def _crash(self) -> None:
-        """Kill the broker, let logs lose their ends, and start it again: it goes on with a new leader epoch."""
+        """Kill the broker, cut off the ends of logs, and start it again: it continues with a new leader epoch."""
         scene = self.scene
         with self.writing.alone():
             scene.cluster.kill()
@@ -234,7 +234,7 @@ class Campaign:
     # -- the end -----------------------------------------------------------------------------------------------------------
 
     def _end(self) -> None:
-        """Nobody writes any more: everything comes in, and all of it is judged once again."""
+        """Nobody writes any more: read everything, and judge all of it again."""
         for writer in self.writers:
             writer.ended.set()
         for writer in self.writers:
@@ -249,7 +249,7 @@ class Campaign:
             self._require_all(self.sparks.query.book)
 
     def _settle(self) -> None:
-        """Wait until the coordinator has aborted what nobody ended, and the high watermarks are written down."""
+        """Wait until the coordinator has aborted abandoned transactions, and the high watermarks are checkpointed."""
         deadline = time.monotonic() + SETTLE_SECONDS
         for topic, lives in self.ledger.lives.items():
             count = len(lives[-1].partitions)
@@ -305,7 +305,7 @@ class Campaign:
             if last >= stop:
                 self.faults.add(LOST, book.name, f"{show(place)} was taken up to {stop} only, and ends at {last + 1}")
 
-    # -- what is reported ----------------------------------------------------------------------------------------------------
+    # -- the report ----------------------------------------------------------------------------------------------------------
 
     def counts(self) -> str:
         ingests, batches, verifies = (budget.done for budget in self.budgets)

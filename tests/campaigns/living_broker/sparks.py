@@ -1,4 +1,4 @@
-"""A Spark beside the broker: a streaming query into Parquet files, and ingests; its processes are killed now and then."""
+"""A Spark next to the broker: a streaming query into Parquet files, and ingests; its processes are killed now and then."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Sparks(Driver):
 
 
 class Query:
-    """A streaming query into a file sink, judged by what Spark wrote down."""
+    """A streaming query into a file sink, judged by its checkpoint and sink log."""
 
     def __init__(self, folder: Path, topics: str, options: dict[str, str], book: Book) -> None:
         self.topics = topics
@@ -120,7 +120,7 @@ class Query:
         return False
 
     def _reached(self) -> dict[tuple[str, int], int]:
-        """The offsets at which the last micro-batch that was done ended."""
+        """The end offsets of the last completed micro-batch."""
         done = _numbers(self.checkpoint / DONE)
         if not done:
             return {}

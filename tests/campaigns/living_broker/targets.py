@@ -45,7 +45,7 @@ class Target:
     # -- commits -----------------------------------------------------------------------------------------------------------
 
     def absorb(self, first_offset: FirstOffset) -> bool:
-        """Judge what came with commits that were not there before. Whether any came."""
+        """Judge the rows of new commits. Whether there were any."""
         found = False
         while (path := self._path(self.commits + 1)).exists():
             self._absorb(json.loads(path.read_text()), first_offset)
@@ -89,12 +89,12 @@ class Target:
             self.lives[generation] = life.number
 
     def place(self, topic: str, partition: int) -> Place | None:
-        """Where the target stands with a partition: the life that it took last."""
+        """The place of a partition in the target: the life that it took last."""
         generation = self.generation.get((topic, partition))
         return None if generation is None else (topic, self.lives[topic, generation, partition], partition)
 
     def _name_gap(self, gap: dict[str, Any], commit: dict[str, Any], first_offset: FirstOffset) -> bool:
-        """Hold a loss that a run named against what really happened; whether rows were superseded."""
+        """Compare a loss that a run named with what really happened; whether rows were superseded."""
         topic, partition, start, stop = gap["topic"], gap["partition"], gap["start_offset"], gap["stop_offset"]
         place = self.place(topic, partition)
         assert place is not None
@@ -138,14 +138,14 @@ class Target:
                 yield from ((place, row) for row in rows)
 
     def compare(self) -> None:
-        """The whole table, and what was set aside, as they are after a run that ended well."""
+        """Compare the whole table, and the rows set aside, after a run that ended well."""
         self.has_superseded = False
         self.book.compare_table(self._rows(data_files(self.folder)))
         self.book.compare_superseded(self._rows(sorted((self.folder / "_superseded").rglob("*.parquet"))))
 
 
 def losses(book: Book, place: Place, life_now: int, first_offset: int) -> list[str]:
-    """What a reader of this partition has really lost."""
+    """The real losses of a reader of this partition."""
     found = []
     if place[1] != life_now:
         found.append("created again")

@@ -1,4 +1,4 @@
-"""Who writes to the topics of the campaign, each on a thread of its own, and notes in the ledger what the broker acknowledged."""
+"""The writers of the campaign's topics, each on a thread of its own; they note in the ledger what the broker acknowledged."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Writer(threading.Thread):
         producer: Any = None,
         is_tombstone: Callable[[int], bool] = lambda number: False,
     ) -> None:
-        """Send that many records and wait until all are acknowledged; without a partition to all of them in turn."""
+        """Send that many records and wait until all are acknowledged; without a given partition, to all of them in turn."""
         producer = producer or self.cluster.producer("plain")
         waiting = []
         for number in range(count):
@@ -109,7 +109,7 @@ class Appends(Writer):
 
 
 class SameSize(Writer):
-    """A compacted topic whose cleaned segments have the size that they had before: all records are of one size.
+    """A compacted topic whose cleaned segments keep their size: all records are of one size.
 
     Sets of 100 keys are overwritten three times each. Two sets fill a segment, so every other set begins with a segment that the
     cleaner writes again under its name: with the records of the second time in the place of the first. Readers have time to take
@@ -185,7 +185,7 @@ class Retained(Writer):
 
 
 class Payments(Writer):
-    """Transactions that end either way, or that nobody ends, with plain records between."""
+    """Transactions that are committed, aborted or abandoned, with plain records between."""
 
     topic = "payments"
     settings: ClassVar = {**KEEP, SEGMENT_BYTES: "40000"}
@@ -226,7 +226,7 @@ def open_transaction(cluster: Cluster, name: str, timeout_ms: int = 30_000) -> A
 
 
 def end_transaction(writer: Writer, producer: Any, transaction: Transaction, *, commit: bool) -> None:
-    # Said before it is done: who reads the table looks at it at once.
+    # Noted before it is done: a reader of the table looks at it at once.
     transaction.is_committed = commit
     if commit:
         producer.commit_transaction()
@@ -270,7 +270,7 @@ class Reborn(Writer):
 
 
 class Cut(Writer):
-    """Plain appends; what makes it lose its end is the campaign."""
+    """Plain appends; the campaign cuts off its end."""
 
     topic = "cut"
     settings: ClassVar = {**KEEP, SEGMENT_BYTES: "30000"}

@@ -37,7 +37,7 @@ class Killed(Exception):
 
 
 class Failed(Exception):
-    """What was asked for ended with an error; the arguments are its text and the warnings before it."""
+    """A request ended with an error; the arguments are its text and the warnings before it."""
 
 
 class Worker:
@@ -112,7 +112,7 @@ class Worker:
 
 
 class Warnings(logging.Handler):
-    """Keeps what is warned of."""
+    """Keeps the warnings."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -192,7 +192,7 @@ def verify(path: str) -> list[tuple[str, str, str]]:
 
 def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever prints does not come between answers
+    os.dup2(2, 1)  # so that no print comes between answers
     warnings = Warnings()
     logging.getLogger("kafkalog").addHandler(warnings)
     streams, sparks = Streams(), Sparks()
