@@ -1,4 +1,4 @@
-"""What every test may ask for: a tool that may be missing, and the golden log directories, unpacked once per session."""
+"""Fixtures of every test: tools that may be missing, and the golden log directories, unpacked once per session."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, settings
 from tests.golden import sets
 
 REQUIRE_ALL = "KAFKALOG_REQUIRE_ALL"
-NOBODY = 65534  # the user that tests are when they are nobody in particular
+NOBODY = 65534  # the unprivileged user that tests run as
 
-# A shell that runs the suite in the background lets it ignore interrupts, and every command under test would do the same.
+# A shell that runs the suite in the background makes it ignore interrupts, and every command under test would do the same.
 if threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -35,14 +35,14 @@ def unavailable(reason: str) -> None:
 
 
 def require(*names: str) -> None:
-    """Go on only if every name is a command on the PATH or an importable module."""
+    """Continue only if every name is a command on the PATH or an importable module."""
     missing = [name for name in names if shutil.which(name) is None and importlib.util.find_spec(name) is None]
     if missing:
         unavailable(f"not installed here: {', '.join(missing)}")
 
 
 def require_root() -> None:
-    """Go on only as root: the test gives files to another user, or runs as one."""
+    """Continue only as root: the test gives files to another user, or runs as one."""
     if os.geteuid() != 0:
         unavailable("not root, so that nothing can be done as another user")
 

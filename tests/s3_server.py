@@ -12,7 +12,7 @@ from tests.ports import LOOPBACK
 
 
 class OneAtATime:
-    """Lets requests with a condition pass one after the other: moto looks first and writes then, on a thread for each request."""
+    """Lets requests with a condition pass one after the other: moto checks first, then writes, on a thread for each request."""
 
     def __init__(self, application: Callable[..., Iterable[bytes]]) -> None:
         self.application = application

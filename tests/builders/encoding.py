@@ -9,7 +9,7 @@ from kafkalog.segment.encode import BatchFields, EncodeOptions, Producer
 
 
 def encode_options(**given: Any) -> tuple[EncodeOptions, BatchFields]:
-    """What `encode_batches` takes after the table."""
+    """The arguments of `encode_batches` after the table."""
     producer = {field.name: given.pop(field.name) for field in fields(Producer) if field.name in given}
     options = {field.name: given.pop(field.name) for field in fields(EncodeOptions) if field.name in given}
     return EncodeOptions(**options), BatchFields(producer=Producer(**producer), **given)

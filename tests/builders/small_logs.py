@@ -1,4 +1,4 @@
-"""Small log directories made with the reference encoders: what the tests of the reading API read."""
+"""Small log directories made with the reference encoders, for the tests of the reading API."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def compress(codec: int, data: bytes, magic: int) -> bytes:
 
 
 def made_records(first_offset: int, count: int, *, headers: Headers = (), step: int = 1) -> list[Record]:
-    """Records whose key, value and timestamp tell their offset."""
+    """Records whose key, value and timestamp follow from their offset."""
     offsets = range(first_offset, first_offset + count * step, step)
     return [Record(offset, FIRST_TIME + offset, b"key-%d" % offset, b"value-%d" % offset, headers) for offset in offsets]
 
@@ -68,7 +68,7 @@ def read_offsets(logs: Logs | str | Path, **choices: Any) -> list[int]:
     return read_rows(logs, "records", ["offset"], **choices)
 
 
-# The offsets of what `write_half_swapped` leaves.
+# The offsets that `write_half_swapped` leaves.
 LEFT_BY_COMPACTION = [*range(10, 20), *range(30, 60)]
 
 

@@ -40,7 +40,7 @@ def run(capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
 
 @pytest.fixture(scope="session")
 def forks() -> Iterator[Forks]:
-    """Commands as root or as another user, who may have no right to read the interpreter and its modules: all is loaded."""
+    """Commands as root or as another user, who may not be allowed to read the interpreter and its modules: all is loaded."""
     require_root()
     with Forks() as forks:
         for command in (*READING, "append new", *IN_PLACE, *COPYING):

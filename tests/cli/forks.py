@@ -57,7 +57,7 @@ class Forks:
 
 
 def _serve(requests: Connection) -> None:
-    from kafkalog.cli.main import main  # here: it is the process that forks which has to load it
+    from kafkalog.cli.main import main  # here: the process that forks has to load it
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
     _send_output_to(os.open(os.devnull, os.O_WRONLY))
@@ -98,7 +98,7 @@ def _forked(arguments: Sequence[str], trace: Sequence[str], user: int | None, er
 
 
 def _be_a_command(arguments: Sequence[str], user: int | None, errors: int, wait: int, ready: int) -> None:
-    """The child: wait for the word, run the command, and end without a way back into the process that forked."""
+    """The child: wait for the order, run the command, and exit without returning into the code of the process that forked."""
     from kafkalog.cli.main import main
 
     code = 255

@@ -75,7 +75,7 @@ def run_on_terminal(
             seen = _read_terminal(leader, time.monotonic() + timeout, list(answers))
             code = child.wait(60)
         finally:
-            child.kill()  # of no effect on one that has ended
+            child.kill()  # no effect on one that has ended
     os.close(leader)
     return Ended(code, own_lines(seen.replace(b"\r\n", b"\n").decode()).encode(), "")
 
@@ -91,7 +91,7 @@ def _read_terminal(leader: int, deadline: float, answers: list[tuple[bytes, byte
         else:
             try:
                 part = os.read(leader, 1 << 16)
-            except OSError:  # how Linux says that the last user of a terminal has left
+            except OSError:  # how Linux reports that the last user of a terminal has closed it
                 break
             if not part:
                 break

@@ -1,4 +1,4 @@
-"""`kafkalog append` run again: a source that is there is known by its content, and one that may be there is refused."""
+"""`kafkalog append` run again: a source that was appended is recognised by its content, and one that may have been is refused."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def state(run: Run, *arguments: object) -> str:
 
 
 def refusal(run: Run, folder: Path, *arguments: object) -> str:
-    """What is said of an append that is refused and changes nothing."""
+    """The message of an append that is refused and changes nothing."""
     before = tree(folder)
     ended = run("append", *arguments)
     assert ended.code == 2, ended.text
@@ -188,7 +188,7 @@ def test_binary_sources_are_known_by_their_content_too(run: Run, tmp_path: Path,
 
 
 def test_truncated_records_can_be_appended_again(run: Run, source: Path, other: Path, tmp_path: Path) -> None:
-    """Else a truncated log would be said to hold what it does not."""
+    """Otherwise append would claim that a truncated log holds these records."""
     folder = tmp_path / "orders-0"
     run("append", other, "--to", folder)
     run("append", source, "--to", folder)
@@ -200,7 +200,7 @@ def test_truncated_records_can_be_appended_again(run: Run, source: Path, other: 
         path.unlink()
     folder.rmdir()
     assert state(run, other, "--to", folder) == "written"
-    assert state(run, source, "--to", folder) == "written", "that it was there before the folder was deleted is of no use"
+    assert state(run, source, "--to", folder) == "written", "a source appended before the folder was deleted does not count"
 
 
 def test_the_sources_of_a_topic_are_known_to_its_partitions(run: Run, source: Path, tmp_path: Path) -> None:
@@ -231,7 +231,7 @@ def test_an_interrupted_append_names_the_options_it_was_begun_with_and_how_to_gi
     os.utime(source, (1, 1))
     assert "continued after" in run("append", source, "--to", folder, "--codec", "lz4").text
     assert len(read_offsets(folder)) == 101
-    assert state(run, other, "--to", folder) == "already there", "what was known before is still known"
+    assert state(run, other, "--to", folder) == "already there", "earlier sources are still known"
 
 
 def test_an_interrupted_append_with_again_continues_with_the_same_command(run: Run, source: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`kafkalog cat` as a user types it: what each format holds, what is chosen, and how it ends."""
+"""`kafkalog cat` as a user types it: the formats, the choice of records, and how it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a shell offers: every command with its options, files for paths, topics for --topic; in bash, as a user presses Tab."""
+"""Completions of a shell: every command with its options, files for paths, topics for --topic; in bash, as a user presses Tab."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 def asked(words: str, shell: str = "bash") -> str:
-    """What the shell's script would be told for these words, the last of which is to be completed."""
+    """The answer to the shell's script for these words, the last of which is to be completed."""
     count = str(len(words.split(" ")) - 1)
     current = words.split(" ")[-1] if shell == "fish" else count
     environment = {**os.environ, "_KAFKALOG_COMPLETE": f"{shell}_complete", "COMP_WORDS": words, "COMP_CWORD": current}

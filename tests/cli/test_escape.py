@@ -53,7 +53,7 @@ def test_every_code_point_survives_json_and_is_safe_in_it() -> None:
         ("Größe 日本 🎉 \\n", "Größe 日本 🎉 \\n"),
     ],
 )
-def test_what_is_not_printable_is_shown_as_its_escape(text: str, shown: str) -> None:
+def test_unprintable_characters_are_shown_as_escapes(text: str, shown: str) -> None:
     assert printable(text) == shown
 
 

@@ -57,7 +57,7 @@ def test_lines_fit_a_terminal_of_80_columns() -> None:
         (("--value-size", 3, "--count", 10**9), "allowed are 1 to"),
     ],
 )
-def test_a_source_that_cannot_be_measured_is_refused(run: Run, arguments: tuple[object, ...], words: str) -> None:
+def test_arguments_that_cannot_be_honoured_are_refused(run: Run, arguments: tuple[object, ...], words: str) -> None:
     ended = run("estimate", *arguments)
     assert ended.code == 2
     assert words in ended.errors

@@ -87,7 +87,9 @@ def test_damage_is_marked_and_reported_by_the_exit_code(run: Run, tmp_path: Path
         (("--count", 0), 2, "--count"),
     ],
 )
-def test_what_cannot_be_shown_is_said(run: Run, tmp_path: Path, arguments: tuple[object, ...], code: int, words: str) -> None:
+def test_arguments_that_cannot_be_honoured_are_refused(
+    run: Run, tmp_path: Path, arguments: tuple[object, ...], code: int, words: str
+) -> None:
     ended = run("explain", write_topic(tmp_path, "orders-0", batch_of(b"a")), *arguments)
     assert ended.code == code
     assert words in ended.errors

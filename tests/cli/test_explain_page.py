@@ -1,4 +1,4 @@
-"""The commands of docs/explain.md print what the page says. `python -m tests.cli.test_explain_page` writes the page anew."""
+"""The commands of docs/explain.md print what the page says. `python -m tests.cli.test_explain_page` rewrites the page."""
 
 from __future__ import annotations
 

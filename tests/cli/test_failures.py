@@ -175,7 +175,7 @@ def test_a_copy_that_was_cut_short_reads_up_to_there_and_says_so(run: Run, logs:
     assert "at byte 251 of" in ended.errors
 
 
-def test_what_could_not_be_read_weighs_more_than_damage_and_damage_more_than_a_limit() -> None:
+def test_unreadable_files_outrank_damage_and_damage_outranks_a_limit() -> None:
     report = ReadReport()
     assert report_exit_code(report) == 0
     assert summarise(report) == ""

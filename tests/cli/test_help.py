@@ -32,7 +32,7 @@ RECORDS = 5000
 FIRST_TIME = 1_767_225_600_000  # 2026-01-01
 INTERRUPTED = 130
 
-# What the examples name, and what stands for it in the folder in which they run.
+# Names in the examples, and their replacements in the folder in which they run.
 PATHS = {
     "/var/lib/kafka/data": "data",
     "/mnt/broken/data": "data",

@@ -1,4 +1,4 @@
-"""Topics with names as long as Kafka allows: what is written beside their partitions has names that fit."""
+"""Topics with names as long as Kafka allows: the names of our files next to their partitions fit."""
 
 from __future__ import annotations
 

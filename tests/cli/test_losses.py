@@ -1,4 +1,4 @@
-"""What commands say and ask before records go for good, and what they do when one partition of several cannot be worked on."""
+"""Messages and questions before records are deleted for good, and runs in which one partition of several cannot be changed."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ def damaged_length(batch: bytes) -> bytes:
 
 
 def test_damage_met_by_a_change_is_reported_with_its_place_and_reason(run: Run, tmp_path: Path) -> None:
-    """Before the recovery point a log is believed, so that the work itself meets it; exit code 2 is for mistyped options."""
+    """Before the recovery point a log is trusted, so that the work itself meets it; exit code 2 is for mistyped options."""
     folder = tmp_path / "data" / "orders-0"
     for base in (0, 20):
         write_segment(folder, base, made_batch(base), made_batch(base + 10))
@@ -276,7 +276,7 @@ def test_a_partition_folder_that_is_a_link_is_reported_as_one(run: Run, data: Pa
         ended = run("append", tmp_path / "a.txt", *to)
         assert (ended.code, f"a symbolic link to {moved}" in ended.errors) == (2, True)
     copied = run("recover", data / "users-0", "--out", tmp_path / "out")
-    assert copied.code == 0, "what is only read may be a link"
+    assert copied.code == 0, "a partition that is only read may be a link"
 
 
 def test_a_linked_partition_in_a_log_directory_is_not_silently_left_out(run: Run, data: Path, tmp_path: Path) -> None:

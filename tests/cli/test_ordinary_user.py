@@ -25,7 +25,7 @@ SOMEBODY = 1234
 
 
 def refuse(forks: Forks, command: str, place: Path) -> str:
-    """What the command says, which has to fail and to change nothing."""
+    """The message of the command, which has to fail and to change nothing."""
     before = content_below(place), owned_below(place)
     ended = forks.run(arguments_of(command, place), user=NOBODY)
     assert ended.code == STORAGE_ERROR, ended.errors
@@ -44,7 +44,7 @@ def test_the_log_directory_of_another_user_is_not_changed(forks: Forks, place: P
 
 @pytest.mark.parametrize("command", [*IN_PLACE, "append new"])
 def test_files_that_the_broker_could_not_open_are_not_made(forks: Forks, place: Path, command: str) -> None:
-    """The group may write to the log directory, but what it makes there is not the broker's."""
+    """The group may write to the log directory, but files that it makes there are not the broker's."""
     make_log_directory(place)
     for path in (place / "data").rglob("*"):
         path.chmod(0o664 if path.is_file() else 0o775)

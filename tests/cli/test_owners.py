@@ -1,4 +1,4 @@
-"""Every command that writes, as root on the logs of another user: what it makes belongs to that user, as what was there does."""
+"""Every command that writes, as root on the logs of another user: its files belong to that user, as the old ones do."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def wrong_owners(found: dict[str, Owned], user: int = NOBODY) -> dict[str, Owned
 
 
 def open_files(found: dict[str, Owned]) -> dict[str, Owned]:
-    """Files of logs that others may read, though none could before; of what is in the folders of logs only."""
+    """Files in the folders of logs that others may read, though none could before."""
     return {name: owned for name, owned in found.items() if "-0/" in name and owned.mode != FILE_MODE}
 
 
 @pytest.mark.parametrize("job", JOBS)
-def test_what_root_writes_belongs_to_the_owner_of_the_logs(job: power_cuts.Job, forks: Forks, place: Path) -> None:
+def test_files_that_root_writes_belong_to_the_owner_of_the_logs(job: power_cuts.Job, forks: Forks, place: Path) -> None:
     put_files(job.files(), place)
     give_away(place)
     os.chown(place, NOBODY, NOBODY)
@@ -120,7 +120,7 @@ def precious(place: Path) -> Path:
 
 
 def attack(place: Path) -> Path:
-    """A log and a place for its copy, both of somebody who means no good."""
+    """A log and a place for its copy, both of an attacker."""
     write_segment(place / "data" / "orders-0", 0, made_batch(0))
     out = place / "out"
     out.mkdir()
@@ -130,7 +130,7 @@ def attack(place: Path) -> Path:
 
 
 @pytest.mark.parametrize("planted", ["link", "folder of another user", "folder for everybody"])
-def test_what_was_planted_for_a_copy_of_roots_is_left_alone(forks: Forks, place: Path, precious: Path, planted: str) -> None:
+def test_files_planted_for_a_copy_of_roots_are_left_alone(forks: Forks, place: Path, precious: Path, planted: str) -> None:
     out = attack(place)
     staging = out / ".orders-0.inprogress"
     if planted == "link":
@@ -151,7 +151,7 @@ def test_what_was_planted_for_a_copy_of_roots_is_left_alone(forks: Forks, place:
 
 
 def test_links_swapped_in_all_the_time_lead_root_nowhere(forks: Forks, place: Path, precious: Path) -> None:
-    """Whatever becomes of the copy, which is the attacker's own: outside of his folder nothing changes."""
+    """Whatever happens to the copy, which is the attacker's own: outside the attacker's folder nothing changes."""
     out = attack(place)
     is_over = threading.Event()
 
@@ -182,7 +182,7 @@ def test_links_swapped_in_all_the_time_lead_root_nowhere(forks: Forks, place: Pa
 
 @pytest.mark.parametrize("job", JOBS)
 def test_a_power_cut_at_any_step_leaves_nothing_of_roots_under_its_name(job: power_cuts.Job) -> None:
-    """The owner of a file comes with its name, so what holds of all names at all times holds of every image."""
+    """The owner of a file comes with its name, so a rule that all names keep at all times holds in every image."""
     wrong: set[str] = set()
 
     def watch(step: int, action: str, path: str) -> None:

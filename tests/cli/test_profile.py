@@ -26,7 +26,7 @@ FULL, BAR = "█", "▏▎▍▌▋▊▉█"
 
 @pytest.fixture
 def full(tmp_path: Path) -> Path:
-    """Two topics: many records of few keys, and one record of the year 2030 in front of a segment."""
+    """Two topics: many records of few keys, and one record of the year 2030 at the start of a segment."""
     headers = ((b"traceparent", b"x" * 20),)
     users = [Record(at, FIRST_TIME + at, b"user-%d" % (at % 4), b"same value " * 9, headers) for at in range(400)]
     write_segment(tmp_path / "orders-0", 0, *(encode_batch(users[at : at + 50]) for at in range(0, 400, 50)))
@@ -99,7 +99,7 @@ def test_a_log_of_zstd_takes_little_more_memory_than_a_tiny_one(tmp_path: Path) 
     write_segment(tmp_path / "large" / "t-0", 0, *((2 * at).to_bytes(8, "big") + one[8:] for at in range(copies)))
     most_memory("profile", tmp_path / "tiny")  # compiles
     tiny, large = (most_memory("profile", tmp_path / name, "--threads", 2) for name in ("tiny", "large"))
-    assert large - tiny < 100, "140 MiB decompressed, of which every window had all of its own at once"
+    assert large - tiny < 100, "140 MiB decompressed, and every window held all of its own at once"
 
 
 def test_only_the_first_are_named_and_how_many_there_are(run: Run, full: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a person sees on a terminal: fitted to its width, safe, and never binary."""
+"""Output on a terminal: fitted to its width, safe, and never binary."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def test_json_lines_have_the_columns_of_the_table(run: Run, damaged: Path) -> No
 
 
 @pytest.mark.parametrize(("fail_on", "code"), [("error", 0), ("warning", 0), ("info", 1)])
-def test_what_makes_it_fail_can_be_chosen(run: Run, healthy: Path, fail_on: str, code: int) -> None:
+def test_the_severity_that_makes_it_fail_can_be_chosen(run: Run, healthy: Path, fail_on: str, code: int) -> None:
     (healthy / "orders-0" / "00000000000000000000.log.deleted").write_bytes(b"")
     assert run("verify", healthy, "--fail-on", fail_on).code == code
 
@@ -115,7 +115,7 @@ def test_untrusted_names_do_not_reach_a_terminal_raw(healthy: Path) -> None:
     assert "\\x1b[31mred" in ended.out.decode()
 
 
-# The command, which says when it reads and takes its time over it: Ctrl-C comes in the middle on any machine.
+# The command, which reports when it reads and reads slowly: Ctrl-C comes in the middle on any machine.
 SLOWLY = """
 import os, sys, time
 from kafkalog.cli.main import main

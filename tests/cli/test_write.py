@@ -62,13 +62,13 @@ def test_append_makes_a_topic_and_continues_at_its_end(run: Run, source: Path, t
     single = ("append", source, "--to", tmp_path / "other" / "orders-0", "--json")
     assert json.loads(run(*single).text)["state"] == "written"
     shutil.rmtree(tmp_path / "other" / "orders-0")
-    assert json.loads(run(*single).text)["state"] == "written", "it was there, but is no more"
+    assert json.loads(run(*single).text)["state"] == "written", "it was there, but no longer is"
     assert len(read_offsets(tmp_path / "data")) == 100
     assert json.loads(run("append", source, *to, "--again", "--json").text)["state"] == "written"
     assert len(read_offsets(tmp_path / "data")) == 200
 
 
-def test_what_cat_writes_append_reads(run: Run, source: Path, tmp_path: Path) -> None:
+def test_append_reads_the_output_of_cat(run: Run, source: Path, tmp_path: Path) -> None:
     run("append", source, "--to", tmp_path / "first" / "orders-0")
     (tmp_path / "copy.jsonl").write_bytes(run("cat", tmp_path / "first", "--format", "json").out)
     (tmp_path / "copy.csv").write_bytes(run("cat", tmp_path / "first", "--format", "csv", "--headers").out)
@@ -121,7 +121,7 @@ def test_a_dry_run_counts_and_writes_nothing(run: Run, source: Path, tmp_path: P
         (["--to", "data", "--topic", "orders", "--partitioner", "record"], "names no partition"),
     ],
 )
-def test_what_cannot_be_appended_is_refused_and_leaves_nothing(
+def test_an_append_that_cannot_be_done_is_refused_and_leaves_nothing(
     run: Run, source: Path, tmp_path: Path, arguments: list[str], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -146,7 +146,7 @@ def test_a_bad_line_at_the_end_of_a_source_leaves_the_log_as_it_was(
     assert f"line {RECORDS + 1}: not JSON" in refused.errors
     assert read_rows(orders, columns=["offset", "value", "producer_id"]) == before
     assert {path.name: path.stat().st_size for path in orders.glob("*.log")} == segments
-    assert not list(orders.parent.glob(".*.append.json")), "so that the repaired source is no other append"
+    assert not list(orders.parent.glob(".*.append.json")), "so that the repaired source counts as the same append"
     assert run("verify", orders).code == 0
     source.write_text(good)
     assert run("append", source, *to).code == 0
@@ -279,7 +279,7 @@ with getattr(LocalFs(), sys.argv[1])(sys.argv[2]):
 @pytest.mark.parametrize(
     ("lock", "message"), [("broker_lock", "a broker is running on this"), ("lock", "another kafkalog is writing here")]
 )
-def test_what_another_process_writes_to_is_left_to_it(run: Run, orders: Path, lock: str, message: str) -> None:
+def test_a_log_that_another_process_writes_to_is_left_alone(run: Run, orders: Path, lock: str, message: str) -> None:
     (orders.parent / ".lock").touch()
     holding = [sys.executable, "-c", HOLDING, lock, str(orders.parent if lock == "broker_lock" else orders)]
     with subprocess.Popen(holding, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
@@ -372,7 +372,7 @@ def test_no_command_advises_an_option_that_it_does_not_have(run: Run, orders: Pa
 def test_a_segment_that_is_a_link_is_neither_lost_nor_silently_left_out(
     run: Run, orders: Path, source: Path, tmp_path: Path
 ) -> None:
-    """Somebody moved it to another disk. What is behind a link is not read, so nothing is done as if it were not there."""
+    """Somebody moved it to another disk. The target of a link is not read, and no command acts as if the segment were gone."""
     moved = (orders / segment_file_name(20)).rename(tmp_path / "moved.log")
     (orders / segment_file_name(20)).symlink_to(moved)
     before = tree(orders)

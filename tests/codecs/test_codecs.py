@@ -65,21 +65,21 @@ def zstd_frame(data: bytes, **options: bool) -> bytes:
     return zstandard.ZstdCompressor(**options).compress(data)  # type: ignore[arg-type]
 
 
-# What other clients have written and Kafka reads: (codec, payload, what it decompresses to).
+# Payloads that other clients have written and Kafka reads: (codec, payload, decompressed content).
 FOREIGN: dict[str, tuple[int, bytes]] = {
     "gzip-two-members": (codecs.GZIP, gzip.compress(TEXT[:99], mtime=0) + gzip.compress(TEXT[99:], mtime=0)),
     "gzip-name": (codecs.GZIP, gzip_member(TEXT, name=b"file.json")),
     "gzip-all-header-fields": (codecs.GZIP, gzip_member(TEXT, extra=b"abc", name=b"n", comment=b"c", header_crc=True)),
     "gzip-stored-blocks": (codecs.GZIP, gzip.compress(TEXT, compresslevel=0, mtime=0)),
-    "gzip-garbage-behind": (codecs.GZIP, gzip.compress(TEXT, mtime=0) + b"garbage that is not a member"),
-    "gzip-zeros-behind": (codecs.GZIP, gzip.compress(TEXT, mtime=0) + bytes(40)),
+    "gzip-trailing-garbage": (codecs.GZIP, gzip.compress(TEXT, mtime=0) + b"garbage that is not a member"),
+    "gzip-trailing-zeros": (codecs.GZIP, gzip.compress(TEXT, mtime=0) + bytes(40)),
     "snappy-raw": (codecs.SNAPPY, raw_snappy(TEXT)),
     "snappy-two-streams": (
         codecs.SNAPPY,
         codecs.compress(codecs.SNAPPY, TEXT[:99]) + codecs.compress(codecs.SNAPPY, TEXT[99:]),
     ),
     "snappy-version-0": (codecs.SNAPPY, XERIAL_HEADER[:8] + bytes(8) + codecs.compress(codecs.SNAPPY, TEXT)[16:]),
-    "snappy-three-bytes-behind": (codecs.SNAPPY, codecs.compress(codecs.SNAPPY, TEXT) + b"abc"),
+    "snappy-trailing-bytes": (codecs.SNAPPY, codecs.compress(codecs.SNAPPY, TEXT) + b"abc"),
     "lz4-content-checksum": (codecs.LZ4, lz4_frame(TEXT, content_checksum=True)),
     "lz4-block-checksum": (codecs.LZ4, lz4_frame(TEXT, block_checksum=True)),
     "lz4-content-size": (codecs.LZ4, lz4_frame(TEXT, store_size=True)),
@@ -89,7 +89,7 @@ FOREIGN: dict[str, tuple[int, bytes]] = {
     ),
     "lz4-256-kib-blocks": (codecs.LZ4, lz4_frame(TEXT, block_size=lz4.frame.BLOCKSIZE_MAX256KB)),
     "lz4-1-mib-blocks": (codecs.LZ4, lz4_frame(TEXT, block_size=lz4.frame.BLOCKSIZE_MAX1MB)),
-    "lz4-bytes-behind-the-end": (codecs.LZ4, codecs.compress(codecs.LZ4, TEXT) + b"anything"),
+    "lz4-bytes-after-the-end": (codecs.LZ4, codecs.compress(codecs.LZ4, TEXT) + b"anything"),
     "lz4-end-with-the-top-bit": (codecs.LZ4, codecs.compress(codecs.LZ4, TEXT)[:-1] + b"\x80"),
     "zstd-two-frames": (codecs.ZSTD, zstd_frame(TEXT[:99]) + codecs.compress(codecs.ZSTD, TEXT[99:])),
     "zstd-checksum": (codecs.ZSTD, zstd_frame(TEXT, write_checksum=True)),
@@ -100,7 +100,7 @@ FOREIGN: dict[str, tuple[int, bytes]] = {
 
 @pytest.mark.parametrize("codec", ALL)
 @pytest.mark.parametrize("magic", [0, 1, 2])
-def test_what_is_compressed_comes_back(codec: int, magic: int) -> None:
+def test_compressed_data_comes_back(codec: int, magic: int) -> None:
     for data in samples():
         if codec == codecs.ZSTD and magic < 2:
             continue
@@ -255,7 +255,7 @@ def test_nothing_at_all_is_nothing_for_zstd_as_in_java() -> None:
 
 
 def judge(codec: int, payload: bytes, magic: int = 2) -> bytes | None:
-    """What the payload decompresses to, or None; an error outside the tree fails the test."""
+    """The decompressed payload, or None; an error outside the tree fails the test."""
     try:
         return expand(codec, payload, room=4 << 10, magic=magic)
     except CodecError:
@@ -268,7 +268,12 @@ PLAIN = {codecs.NAMES[codec]: (codec, codecs.compress(codec, TEXT)) for codec in
 @pytest.mark.parametrize("name", [*PLAIN, *FOREIGN])
 def test_a_payload_cut_anywhere_never_passes_for_the_whole(name: str) -> None:
     codec, payload = (PLAIN | FOREIGN)[name]
-    spare = {"gzip-garbage-behind": 28, "gzip-zeros-behind": 40, "snappy-three-bytes-behind": 3, "lz4-bytes-behind-the-end": 8}
+    spare = {
+        "gzip-trailing-garbage": 28,
+        "gzip-trailing-zeros": 40,
+        "snappy-trailing-bytes": 3,
+        "lz4-bytes-after-the-end": 8,
+    }
     for stop in range(len(payload) - spare.get(name, 0)):
         assert judge(codec, payload[:stop]) != TEXT, stop
 

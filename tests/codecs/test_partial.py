@@ -1,4 +1,4 @@
-"""What Kafka's streams hand out of damaged payloads before they fail."""
+"""The bytes that Kafka's streams return from damaged payloads before they fail."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Small files that ask for much: each function writes one bomb, a partition folder or a file of a log directory.
 
-`python -m tests.damage.bombs FOLDER NAME …` writes them beside an ordinary partition, to try commands by hand.
+`python -m tests.damage.bombs FOLDER NAME …` writes them next to an ordinary partition, to try commands by hand.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ assert len(MINIMAL) == MIN_RECORD_SIZE
 
 
 def write_ordinary(folder: Path, offsets: int = 1000) -> Path:
-    """What has to be read whatever lies beside it."""
+    """A partition that has to be read whatever is next to it."""
     records = [Record(offset, TIMESTAMP + offset, b"key-%d" % offset, b'{"n": %d}' % offset, ()) for offset in range(offsets)]
     partition = folder / ORDINARY
     partition.mkdir(parents=True)
@@ -62,7 +62,7 @@ def minimal_records(folder: Path, codec: int = codecs.ZSTD, batches: int = 25, c
 
 
 def large_batch(base_offset: int, size: int = 1 << 20) -> bytes:
-    """What the batches before it say nothing about: hardly compressible, so large in the file too."""
+    """A batch unlike those before it: hardly compressible, so large in the file too."""
     value = os.urandom(size)
     return encode_batch([Record(base_offset, TIMESTAMP, None, value, ())])
 
@@ -98,7 +98,7 @@ def lying_counts(folder: Path) -> None:
 def wrapper(folder: Path, count: int = MILLION, codec: int = codecs.GZIP, magic: int = 1) -> None:
     """A v1 message with a million messages inside."""
     inner = b"".join(encode_message(Record(at, TIMESTAMP, None, b"", ()), magic=magic) for at in range(min(count, 1000)))
-    if count > 1000:  # relative offsets may repeat: what they are is of no interest here
+    if count > 1000:  # relative offsets may repeat: their values do not matter here
         inner = inner * (count // 1000)
     write_log(folder, wrapped(inner, count - 1, codec, magic))
 

@@ -1,4 +1,4 @@
-"""Commands under a limit of memory, and what they took."""
+"""Commands under a memory limit, and the memory and time that they took."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small files that ask for much, beside a partition that is damaged: the damage is found, in bounded memory and time."""
+"""Small files that ask for much, next to a damaged partition: the damage is found, in bounded memory and time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .measured import MIB, measure
 # Address space that a process may reserve: enough for what libraries map at their start and for the limits of one entry.
 SPACE = 8 << 30
 
-# Of each bomb the peak of memory in MiB, of which 200 are the program.
+# The peak memory of each bomb in MiB, including 200 of the program.
 VERIFIED = {
     "zstd-minimal-records": 900,
     "zero-values": 900,

@@ -1,4 +1,4 @@
-"""Payloads that are small and want to be huge (fault model T-08, T-09), each tried in a process of its own with a limit."""
+"""Small payloads that decompress to huge ones (fault model T-08, T-09), each tried in a process of its own with a limit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LZ4_HEADER = bytes.fromhex("04224d18604082")
 XERIAL_HEADER = bytes.fromhex("82534e41505059000000000100000001")
 
 # Decompresses the file named by its argument and says how that ended, and how much time of the processor and how much memory it
-# took beside the target. The limit is on what comes on top: what libraries reserve at their start grows with the number of cores.
+# took besides the target. The limit is on the growth: what libraries reserve at their start grows with the number of cores.
 # The peak is that of this program: Linux counts what the process was before it into ru_maxrss.
 CHILD = """
 import json, mmap, resource, sys, time
@@ -51,7 +51,7 @@ print(json.dumps([outcome, seconds, grown]))
 
 
 def run_child(path: Path, codec: int, room: int, address_space: int = 0) -> tuple[str, float, int]:
-    """Outcome, seconds and grown bytes of a decompression; fails when the process did not live to tell."""
+    """Outcome, seconds and grown bytes of a decompression; fails when the process died."""
     command = [sys.executable, "-c", CHILD, str(codec), str(room), str(path), str(address_space)]
     child = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert child.returncode == 0, (child.returncode, child.stderr)

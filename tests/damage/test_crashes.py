@@ -1,4 +1,4 @@
-"""The short form of power_cuts.py and interruptions.py: power cuts and failing steps whole, of all else a part."""
+"""The short form of power_cuts.py and interruptions.py: all power cuts and failing steps, a sample of the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the damage campaign found, each as its symptom; and what files do that storage will not give (T-23, T-24)."""
+"""Faults that the damage campaign found, each as its symptom; and files that storage cannot read (T-23, T-24)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def flipped(segment: GoldenSegment, entry: int, position: int, mask: int = 1) ->
 
 
 def offsets_without(segment: GoldenSegment, *entries: int) -> list[int]:
-    """All offsets of the segment and the next one but those of these entries."""
+    """All offsets of the segment and the next one, except those of these entries."""
     lost = {row for number in entries for row in _rows(segment, number)}
     offsets = [record.offset for row, record in enumerate(segment.records) if row not in lost]
     return offsets + [record.offset for record in segment.next_records]
@@ -199,7 +199,7 @@ def test_a_torn_last_batch_is_a_tail_for_salvage_too() -> None:
 
 
 class BrokenStore(MemoryStore):
-    """Opens everything but one file, or fails in the middle of it."""
+    """Opens everything except one file, or fails in the middle of it."""
 
     def __init__(self, files: dict[str, bytes], broken: str, *, in_the_middle: bool) -> None:
         super().__init__(files)

@@ -73,7 +73,7 @@ def log_folder(tmp_path: Path) -> Path:
 
 
 def within_two_seconds(work: Callable[[], object]) -> BaseException | None:
-    """What `work` raised; fails if it still waits after two seconds."""
+    """The exception that `work` raised; fails if it still waits after two seconds."""
     raised: list[BaseException | None] = []
 
     def run() -> None:
@@ -307,7 +307,7 @@ def test_refused_paths_leave_no_file_open(log_folder: Path) -> None:
     assert len(os.listdir("/dev/fd")) == before
 
 
-# Starts as whoever runs the tests, with everything imported, then becomes nobody: root may read everything.
+# Starts as the user that runs the tests, with everything imported, then becomes nobody: root may read everything.
 AS_NOBODY = """
 import os, sys
 from kafkalog.errors import StorageError

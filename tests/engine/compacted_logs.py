@@ -140,7 +140,7 @@ class Log:
 
 
 def consume(log: PartitionLog) -> dict[bytes | None, bytes]:
-    """What a consumer of committed records has by key after it has read everything: the last values that are no deletes."""
+    """The last values by key, without deletes, that a consumer of committed records has after it has read everything."""
     found: dict[bytes | None, bytes] = {}
     offset = log.log_start_offset
     while (fetched := log.read(offset, isolation="committed")).data:
@@ -171,7 +171,7 @@ def _committed(entries: list[Entry], aborted: Iterable[tuple[int, int]]) -> Iter
 
 
 def run_steps(log: Log, chosen: Sequence[Step]) -> set[int]:
-    """The producers whose transaction is open at the end. What makes no sense (to end what never began) is left out."""
+    """The producers whose transaction is open at the end. Steps that make no sense are left out."""
     ongoing: set[int] = set()
     for step in chosen:
         if step[0] == "append":

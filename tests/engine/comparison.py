@@ -1,6 +1,6 @@
-"""What Kafka's engine and ours have to agree on: the result of every operation, and every byte of every file.
+"""The comparison of Kafka's engine and ours: the result of every operation, and every byte of every file.
 
-Only the words of messages may differ. Where an engine compressed records anew, the compressed bytes depend on the release of the
+Only the wording of messages may differ. Where an engine recompressed records, the compressed bytes depend on the release of the
 codec's library: with `recompressed`, what they decompress to is compared, with the rest of the header, and sizes are not.
 """
 
@@ -24,7 +24,7 @@ WORDS = ("message", "causeMessage")
 OF_CHECKPOINTS = ("recoveryCheckpointError", "startCheckpointError")
 OF_SIZE = ("size", "crc32c", "position", "validBytes", "cleanBytes", "cleanableBytes", "bytesRead", "bytesWritten")
 
-# By operation: what Kafka throws by accident, and what ours refuses it with.
+# By operation: the exception that Kafka throws by accident, and the error of ours.
 SAFER = {
     ("append", "UnsupportedOperationException", "InvalidRecordException"),
     ("append", "IndexOutOfBoundsException", "CorruptRecordException"),
@@ -33,7 +33,7 @@ SAFER = {
     ("offset_for_time", "IndexOutOfBoundsException", "CorruptRecordException"),
     ("offset_for_time", "IndexOutOfBoundsException", "InvalidRecordException"),
 }
-# The same where `state` tells why a segment has no next offset.
+# The same where `state` shows why a segment has no next offset.
 SAFER_NEXT_OFFSET = {"IndexOutOfBoundsException": "CorruptRecordException"}
 
 
@@ -83,7 +83,7 @@ def _inner_difference(expected: object, found: object) -> Difference:
 
 
 def _comparable(result: Json, recompressed: bool) -> Json:
-    """What of a result must be the same."""
+    """The part of a result that must be the same."""
     kept = {name: value for name, value in result.items() if name not in WORDS}
     if kept.get("error") != "RecordValidationException":
         kept.pop("cause", None)  # which of Java's exceptions a codec threw

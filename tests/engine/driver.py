@@ -1,6 +1,6 @@
 """Runs the operations of an engine script on our partition log, and answers each as Kafka's own engine did.
 
-A script is a file of JSON lines, one operation each. The clock stands still but for `advance`; background tasks that are due run
+A script is a file of JSON lines, one operation each. The clock moves only by `advance`; background tasks that are due run
 at the end of every operation. The field names of operations and results are those of the program that ran the scripts on Kafka.
 """
 
@@ -35,7 +35,7 @@ LOG_START = "log-start-offset-checkpoint"
 
 WITHOUT_LOG = {"open", "damage", "meta", "advance", "ls"}
 
-# What an operation may be given, by the name that `PartitionLog.open` has for it.
+# Settings that an operation may be given, by the name that `PartitionLog.open` has for them.
 OPEN_OPTIONS = {
     "transaction_verification": "transaction_verification",
     "producer_id_expiration_ms": "producer_id_expiration_ms",
@@ -110,7 +110,7 @@ class Driver:
         return result
 
     def abandon(self) -> None:
-        """Let go of the files of a log that the script leaves open."""
+        """Close the files of a log that the script leaves open."""
         if self._log is not None:
             self._log.close_handlers()
 

@@ -1,6 +1,6 @@
 """Random sets of entries as clients and coordinators might send them: most are sound, many break one rule or another.
 
-Checksums of batches and wrappers fit, as a log has checked them before it looks at records.
+Checksums of batches and wrappers match, as a log has checked them before it looks at records.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOVED_DELTAS = ((0, 2), (1, 0), (0, 0), (1, 2), (5, 9), (0, 1, 5), (0, 2, 1))
 
 
 def random_set(chance: random.Random) -> bytes:
-    """One set: a batch, a wrapper, plain messages, or something that should not be."""
+    """One set: a batch, a wrapper, plain messages, or something invalid."""
     kind = chance.random()
     if kind < 0.6:
         return random_batch(chance)
@@ -130,7 +130,7 @@ def _now_and_then(chance: random.Random, value: int, others: tuple[int, ...]) ->
 
 
 def _damaged(chance: random.Random, data: bytes, share: float) -> bytes:
-    """`data`, or in some cases `data` with a byte changed, cut, or with bytes behind it."""
+    """`data`, or in some cases `data` with a byte changed, cut, or with bytes after it."""
     if not data or chance.random() >= share:
         return data
     place = chance.randrange(len(data))

@@ -100,7 +100,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", nargs="+", default=[], metavar="CASE", help="names of cases, kinds, or numbers")
-    parser.add_argument("-v", "--verbose", action="store_true", help="tell also which are the same, and how many of each kind")
+    parser.add_argument("-v", "--verbose", action="store_true", help="also report which are the same, and how many of each kind")
     parser.add_argument("-j", "--processes", type=int, default=1)
     parser.add_argument("--keep", type=Path, help="run every script to its end and leave results and files there")
     parser.add_argument("--strict", action="store_true", help="hold us to the bytes of recompressed records too")

@@ -1,4 +1,4 @@
-"""The cleaner on logs of every kind: what a consumer ends up with stays, what is obsolete goes, a second pass changes nothing."""
+"""The cleaner on logs of every kind: a consumer ends up with the same, obsolete records go, a second pass changes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The two ways of the cleaner, by kernels and one entry at a time, give the same bytes, figures and refusals."""
+"""The two paths of the cleaner, by kernels and one entry at a time, give the same bytes, figures and refusals."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.builders.simulated_disk import SimulatedFs
 from tests.engine.random_sets import KEYS, NOW, random_batch, random_set
 
 ROUNDS = 10 if os.environ.get("NUMBA_DISABLE_JIT") else 400
-SOUND_ONLY = 0.5  # of the chunks: one refusal ends a chunk, so few odd entries would be seen behind another
+SOUND_ONLY = 0.5  # of the chunks: one refusal ends a chunk, so few odd entries would be seen after another
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +98,7 @@ def random_retention(chance: random.Random, offsets: OffsetMap) -> Retention:
 
 
 def outcome_of_filter(seed: int, workspace: Workspace | None) -> object:
-    """What becomes of a chunk, in as many parts as the room makes of it; the error instead, if there is one."""
+    """The filtered chunk, in as many parts as the room makes of it; the error instead, if there is one."""
     chance = random.Random(seed)
     chunk = random_chunk(chance)
     retention = random_retention(chance, random_map(chance))

@@ -75,7 +75,7 @@ def test_two_maps_hash_differently_so_that_nobody_can_make_keys_collide() -> Non
     assert OffsetMap(24).secret.tolist() != OffsetMap(24).secret.tolist()
 
 
-# what is cleaned
+# the choice of what to clean
 
 
 def dirty_log(segments: int = 3) -> Log:
@@ -277,7 +277,7 @@ def test_a_delete_gets_a_horizon_and_goes_with_the_first_pass_after_it() -> None
     log.clock.now += DELETE_RETENTION_MS
     log.clean_again()
     assert [record.offset for record in log.records] == [2]
-    assert log.entries[0].base_offset == 0  # a batch keeps its place
+    assert log.entries[0].base_offset == 0  # a batch keeps its position
 
 
 @pytest.mark.parametrize("codec", [codecs.NONE, codecs.LZ4])

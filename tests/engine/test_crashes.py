@@ -10,7 +10,7 @@ import pytest
 from kafkalog.engine.config import LogConfig
 from tests.campaigns.crashes import engine_power_cuts
 
-# Of a snapshot, and of the mark of a clean shutdown, only the name counts: a damaged snapshot is made anew from the log.
+# Of a snapshot, and of the clean shutdown marker, only the name counts: a damaged snapshot is rebuilt from the log.
 SYNCS = [
     ("sync", ".log"),
     ("sync", ".index"),

@@ -1,4 +1,4 @@
-"""Leader epochs: against a model that looks through all entries, and what is in the checkpoint when."""
+"""Leader epochs: against a model that looks through all entries, and the content of the checkpoint over time."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_the_file_is_empty_until_something_is_written(log: Epochs) -> None:
     assert log.stored() == "0\n0\n"
 
 
-def test_what_is_truncated_is_written_in_the_background(log: Epochs) -> None:
+def test_truncated_epochs_are_written_in_the_background(log: Epochs) -> None:
     log.epochs.assign_all([EpochStart(1, 0), EpochStart(2, 4), EpochStart(3, 9)])
     log.epochs.truncate_from_end(9)
     log.epochs.truncate_from_start(2)

@@ -106,7 +106,7 @@ def test_a_running_broker_is_respected(tmp_path: Path) -> None:
         directory.open_log("orders", 0)
 
 
-def test_what_is_known_of_other_partitions_stays(tmp_path: Path) -> None:
+def test_checkpoint_entries_of_other_partitions_stay(tmp_path: Path) -> None:
     with opened(tmp_path) as directory:
         directory.open_log("orders", 0).append(batch())
         directory.open_log("orders", 1).append(batch())
@@ -256,7 +256,7 @@ def test_the_example_of_the_readme_begins_a_log_at_a_relative_path(tmp_path: Pat
     assert kafkalog.open(path).read("records").read_all().num_rows == 1
 
 
-def test_what_root_makes_in_the_log_directory_of_another_user_belongs_to_that_user(tmp_path: Path) -> None:
+def test_files_that_root_makes_in_the_log_directory_of_another_user_belong_to_that_user(tmp_path: Path) -> None:
     require_root()
     os.chown(tmp_path, NOBODY, NOBODY)
     with opened(tmp_path) as directory:

@@ -1,4 +1,4 @@
-"""A partition log against a model that is a plain list of batches: what it holds, what is committed, what survives a restart."""
+"""A partition log against a model that is a plain list of batches: its content, committed records, what survives a restart."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class LogMachine(RuleBasedStateMachine):
         return min([*unstable, self.high_watermark])
 
     def committed(self, stop: int) -> list[Batch]:
-        """The batches that one who reads only what is committed sees before `stop`."""
+        """The batches that a read_committed reader sees before `stop`."""
         aborted = {
             offset
             for producer_id, first_offset, marker in self.transactions()
@@ -133,7 +133,7 @@ class LogMachine(RuleBasedStateMachine):
     def is_open(self, producer_id: int) -> bool:
         return any(producer == producer_id and marker is None for producer, _, marker in self.transactions())
 
-    # what happens
+    # the rules
 
     @rule(count=st.integers(1, 4))
     def append_plain(self, count: int) -> None:
@@ -186,7 +186,7 @@ class LogMachine(RuleBasedStateMachine):
         self._forget_what_no_segment_holds()
 
     def _cuts(self, offset: int) -> bool:
-        """Whether a transaction begins before `offset` and ends behind it: what reloads the log then forgets that it began."""
+        """Whether a transaction begins before `offset` and ends after it: a reload of the log then forgets that it began."""
         return any(
             first < offset and (marker is None or marker.base_offset >= offset) for _, first, marker in self.transactions()
         )
@@ -197,7 +197,7 @@ class LogMachine(RuleBasedStateMachine):
         return [*starts, self.end_offset]
 
     def _forget_what_no_segment_holds(self) -> None:
-        """Markers that went with their segment end no transaction any more that a reader would be told of."""
+        """Markers deleted with their segment no longer end a transaction that a reader would learn of."""
         first = min(segment.base_offset for segment in self.log.segments)
         self.batches = [batch for batch in self.batches if batch.last_offset >= first]
 
@@ -220,13 +220,13 @@ class LogMachine(RuleBasedStateMachine):
         self._settle()
 
     def _settle(self) -> None:
-        """After a restart or truncation the high watermark is known anew, and each producer's next sequence from the log."""
+        """After a restart or truncation the high watermark is set again, and each producer's next sequence comes from the log."""
         self.high_watermark = self.end_offset
         self.log.update_high_watermark(self.high_watermark)
         states = self.log.producers.active_producers
         self.sequences = {producer_id: state.last_sequence + 1 for producer_id, state in states.items()}
 
-    # what must hold
+    # the invariants
 
     @invariant()
     def offsets_are_as_the_model_says(self) -> None:
@@ -273,7 +273,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @staticmethod
     def _filter(entries: Iterator[Entry], aborted: tuple[tuple[int, int], ...], seen: list[int]) -> int:
-        """What a consumer does: between an aborted transaction's first offset and its marker its producer is left out."""
+        """The filter of a consumer: between an aborted transaction's first offset and its marker its producer is left out."""
         waiting = sorted((first_offset, producer_id) for producer_id, first_offset in aborted)
         active: set[int] = set()
         next_offset = 0

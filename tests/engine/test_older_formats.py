@@ -1,4 +1,4 @@
-"""What a leader makes of records on topics of the two old formats, and of old records on topics of today."""
+"""Records that a leader stores on topics of the two old formats, and old records on topics of today."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_compacted_topics_want_keys_in_old_messages(magic: int, codec: int) -> N
 def test_producers_need_the_format_of_today(target: int, codec: int) -> None:
     with pytest.raises(UnsupportedForMessageFormat):
         validated(produced(2, 1, 0, 0, codec=codec), target, codec)
-    # Plain records are refused by what would build them anew, as in Kafka.
+    # Plain records are refused by the code that would rebuild them, as in Kafka.
     with pytest.raises(UnsupportedForMessageFormat if codec else InvalidArgument):
         validated(in_transaction(2, 1, 0, 0, codec=codec), target, codec)
 

@@ -43,7 +43,7 @@ class FailingFs(LocalFs):
 
 
 class Logs:
-    """Opens the log of one folder, with a clock that stands still."""
+    """Opens the log of one folder, with a stopped clock."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "t-0"

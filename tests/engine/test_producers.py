@@ -1,4 +1,4 @@
-"""Producers of a log: a state machine that holds `ProducerStates` against a model which keeps all that was ever accepted."""
+"""Producers of a log: a state machine that compares `ProducerStates` with a model which keeps all that was ever accepted."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def data_batch(
 
 
 class Log:
-    """The part of a log that deals with producers: what passes the checks is written and taken over."""
+    """The part of a log that deals with producers: batches that pass the checks are written and taken over."""
 
     def __init__(self, folder: Path, *, verification: bool = False, expiration_ms: int = EXPIRATION_MS) -> None:
         self.folder = folder
@@ -149,7 +149,7 @@ class Known:
 
     @property
     def batches(self) -> list[Sent]:
-        """What was sent in the current epoch, without interruption by another one."""
+        """The batches sent in the current epoch, without interruption by another one."""
         batches: list[Sent] = []
         for sent in reversed(self.sent):
             if sent.epoch != self.epoch:
@@ -270,7 +270,7 @@ class ProducerMachine(RuleBasedStateMachine):
 
     @rule()
     def reload(self) -> None:
-        """Of every producer only its last batch is known afterwards, and what was ended counts as replicated."""
+        """Of every producer only its last batch is known afterwards, and ended transactions count as replicated."""
         self.log.reload()
         self.ended = []
         self._expire()

@@ -21,7 +21,7 @@ CONFIG = LogConfig.of({"index.interval.bytes": 200, "segment.index.bytes": 12_00
 
 
 def random_log(seed: int, count: int = 300) -> bytes:
-    """Plain, idempotent and transactional batches, markers, empty leader epochs and v1 messages, one behind the other."""
+    """Plain, idempotent and transactional batches, markers, empty leader epochs and v1 messages, one after the other."""
     choose = random.Random(seed)
     entries = []
     offset = 0

@@ -49,7 +49,7 @@ def test_so_does_a_script_of_another_seed(fresh: Path, number: int) -> None:
 
 @pytest.mark.parametrize("name", CASES[6::9] + CASES[14::18] + CASES[15::18])
 def test_so_do_the_paths_for_many_entries_at_once(cases: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Segments of the cases are small, so they are called large: followers, crashes and compaction with transactions."""
+    """Segments of the cases are small, so they are treated as large: followers, crashes and compaction with transactions."""
     monkeypatch.setattr(recovery, "WINDOWED_BYTES", 0)
     monkeypatch.setattr(log_segment, "BULK_BYTES", 0)
     monkeypatch.setattr(file_records, "SMALLEST_READ", 64)

@@ -1,4 +1,4 @@
-"""The scenarios of Kafka's own tests as scripts: what each expects is what Kafka's engine did, and ours does the same."""
+"""The scenarios of Kafka's own tests as scripts: Kafka's engine did what each expects, and ours does the same."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_kafkas_engine_did_what_the_scripts_expect(cases: Path) -> None:
     assert expectations > 2 * len(SCRIPTS)
 
 
-def test_what_was_recorded_is_what_the_scripts_say(cases: Path) -> None:
+def test_the_recorded_scripts_are_those_of_the_modules(cases: Path) -> None:
     assert [case.name for case in find_cases(cases)] == sorted(SCRIPTS)
     for script in SCRIPTS.values():
         stored = (cases / script.name / "script.jsonl").read_text().splitlines()
@@ -41,7 +41,7 @@ def test_what_was_recorded_is_what_the_scripts_say(cases: Path) -> None:
 
 
 def _without_bytes(line: str) -> dict[str, object]:
-    """What codecs compress to depends on their release, so payloads are left out; that they are there is not."""
+    """Compressed bytes depend on the release of the codec, so payloads are left out, but not their presence."""
     operation: dict[str, object] = json.loads(line)
     return operation | ({"records": bool(operation["records"])} if "records" in operation else {})
 

@@ -35,7 +35,7 @@ def entry(first: int, count: int = 1, at: int = NOW, **fields: int) -> bytes:
 
 
 def found(segment: LogSegment, offset: int, max_size: int = 10_000, *, min_one: bool = False) -> list[tuple[int, int]] | None:
-    """First and last offsets of the entries that a read gives; None where it says that the offset lies behind."""
+    """First and last offsets of the entries that a read gives; None where it says that the offset is after the end."""
     part = segment.read(offset, max_size, segment.size, min_one=min_one)
     if part is None:
         return None

@@ -1,4 +1,4 @@
-"""The settings of a log, and the schedule of what it does later."""
+"""The settings of a log, and the schedule of its background tasks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_small_segments_need_the_internal_setting() -> None:
         ("message.format.version", "new"),
     ],
 )
-def test_what_kafka_would_not_take_is_refused_by_name(name: str, value: str) -> None:
+def test_settings_that_kafka_refuses_are_refused_by_name(name: str, value: str) -> None:
     with pytest.raises(UsageError, match=name.replace(".", r"\.")):
         LogConfig.of({name: value})
 

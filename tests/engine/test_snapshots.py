@@ -1,4 +1,4 @@
-"""Which `.snapshot` files there are after each event in the life of a log, and which of them a reload trusts."""
+"""The `.snapshot` files after each event in the life of a log, and those that a reload trusts."""
 
 from __future__ import annotations
 

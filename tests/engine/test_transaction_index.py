@@ -1,4 +1,4 @@
-"""The index of aborted transactions: when its file is there, what it answers, and what it makes of a file that is damaged."""
+"""The index of aborted transactions: when its file exists, its answers, and damaged files."""
 
 from __future__ import annotations
 

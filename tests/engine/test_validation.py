@@ -1,4 +1,4 @@
-"""Validation of random sets by rules that need no Kafka to be checked; tests/interop holds it against Kafka's own."""
+"""Validation of random sets by rules that need no Kafka to be checked; tests/interop compares it with Kafka's own."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_stored_sets_hold_the_records_that_came_with_offsets_from_the_end_of_the
 
 
 def _numbered_in_order(data: bytes) -> bool:
-    """Uncompressed batches are stored with whatever offsets they have inside; what messages have does not count."""
+    """Uncompressed batches are stored with whatever offsets they have inside; those of messages do not count."""
     entries = list(iter_entries(data))
     if entries[0].magic < 2:
         return True
@@ -142,7 +142,7 @@ def test_the_glance_says_the_same_without_the_compiler_and_with_bounds_checks(se
 
 
 def digest_of_glances() -> str:
-    """A hash of what is found in sound records and in ones with a byte changed."""
+    """A hash of the findings in sound records and in ones with a byte changed."""
     chance = random.Random(3)
     digest = hashlib.sha256()
     for _ in range(150):

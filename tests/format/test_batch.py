@@ -1,4 +1,4 @@
-"""v2 batches in the reference codec: exact bytes, worked numbers, and what is accepted and refused."""
+"""v2 batches in the reference codec: exact bytes, worked numbers, and the bytes it accepts and refuses."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def test_compressed_records_go_through_the_function_given() -> None:
         decode_records(entry)
 
 
-def test_what_a_codec_says_becomes_an_error_of_the_batch() -> None:
+def test_an_error_of_a_codec_becomes_an_error_of_the_batch() -> None:
     entry = _one(encode_batch([Record(3, 1, None, None)], codec=1, compress=lambda codec, data, magic: data))
 
     def bad(codec: int, data: bytes, magic: int) -> bytes:
@@ -250,7 +250,7 @@ def test_offset_deltas_are_taken_as_they_are() -> None:
         ("00" * 7, "record-structure"),  # length 0
         ("0e000000010100", "record-structure"),  # length beyond the batch
         ("0e00000001010000", "record-structure"),  # a byte left over
-        ("0c00000001010000", "count"),  # a byte behind the only record
+        ("0c00000001010000", "count"),  # a byte after the only record
         ("0c000000010101", "record-structure"),  # headers count -1
         ("0c000000010102", "record-structure"),  # a header that is not there
         ("100000000101020101", "record-structure"),  # header key null

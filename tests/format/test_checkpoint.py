@@ -1,4 +1,4 @@
-"""The text files of a log directory: what brokers wrote, and what must be refused."""
+"""The text files of a log directory: as brokers wrote them, and malformed ones that must be refused."""
 
 from __future__ import annotations
 

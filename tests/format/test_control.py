@@ -82,7 +82,7 @@ def test_a_marker_without_a_readable_value_is_damage(value: bytes | None) -> Non
         ),
     ],
 )
-def test_what_a_kraft_broker_wrote_is_understood(control_type: int, value: bytes, meaning: dict[str, Any]) -> None:
+def test_control_records_of_a_kraft_broker_are_understood(control_type: int, value: bytes, meaning: dict[str, Any]) -> None:
     assert decode_control_record(_key(control_type), value) == meaning
 
 

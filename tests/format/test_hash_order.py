@@ -1,4 +1,4 @@
-"""The order of producers in a snapshot, held against what Java's HashMap did with the same keys."""
+"""The order of producers in a snapshot, compared with Java's HashMap of the same keys."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from kafkalog.format.java import HashMap, NewestFirstMap
 
-# What a java.util.HashMap of JDK 17 that is filled with `keys`, by put and by computeIfAbsent, has in which order; the first map
+# The orders of a java.util.HashMap of JDK 17 that is filled with `keys`, by put and by computeIfAbsent; those of the first map
 # after some are removed and a part of these added again. Made by `python -m tests.engine.oracle.hash_orders`.
 ORDERS = json.loads((Path(__file__).parent / "data" / "hash_orders.json").read_text())
 

@@ -1,4 +1,4 @@
-"""Names of files and folders: what is Kafka's, and what only looks like it."""
+"""Names of files and folders: Kafka's, and those that only look like Kafka's."""
 
 from __future__ import annotations
 

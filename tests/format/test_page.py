@@ -1,6 +1,6 @@
 """docs/format.md against the code: every hex example, sum, layout and number of the page is computed again here.
 
-What the page marks for this test:
+Marks on the page for this test:
 
     ```hex NAME         rows of position, bytes, field, type, value and perhaps a note
     ```sums NAME        lines of numbers with words between them: "12 in front + 30 message = 42"
@@ -297,7 +297,7 @@ def sum_of(text: str) -> int:
 
 
 def sums(name: str) -> list[int]:
-    """What the lines of a block come to; each must be true in itself."""
+    """The results of the lines of a block; each must be true in itself."""
     results = []
     for line in blocks("sums")[name].splitlines():
         left, _, right = line.partition("=")

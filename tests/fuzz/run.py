@@ -1,6 +1,6 @@
 """Fuzz the decoder for some time: python -m tests.fuzz.run [--seconds 60] [--runs N] [--seed 1] [--corpus build/fuzz]
 
-Finds are kept in the corpus folder, so that a later run goes on from there; an input that fails is written beside it and named.
+Finds are kept in the corpus folder, so that a later run continues there; an input that fails is written next to it and named.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class FuzzResult:
-    """How a run ended: what libFuzzer counted, and its words where it failed."""
+    """How a run ended: the counts of libFuzzer, and its output where it failed."""
 
     runs: int
     runs_per_second: int

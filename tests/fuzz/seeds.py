@@ -56,7 +56,7 @@ def seeds() -> Iterator[tuple[str, bytes]]:
 
 
 def write_seeds(corpus: Path) -> None:
-    """Put the seeds into the corpus folder; what is there already stays."""
+    """Put the seeds into the corpus folder; existing files stay."""
     corpus.mkdir(parents=True, exist_ok=True)
     for name, data in seeds():
         (corpus / name).write_bytes(data)

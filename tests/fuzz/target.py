@@ -1,4 +1,4 @@
-"""The fuzz target: a whole segment from bytes, read in every mode and held against the reference codec.
+"""The fuzz target: a whole segment from bytes, read in every mode and compared with the reference codec.
 
     python -m tests.fuzz.target [libFuzzer's flags] [corpus folder]
 
@@ -57,7 +57,7 @@ def read_partition(data: bytes) -> Partition:
 
 
 def check(data: bytes) -> None:
-    """Read `data` in every mode; AssertionError, or whatever else is raised, is a bug."""
+    """Read `data` in every mode; an AssertionError, or any other exception, is a bug."""
     partition = read_partition(data)
     found, expected = kernel_outcome(partition, window_bytes=WINDOW_BYTES), reference_outcome(data)
     assert agrees(data, found, expected), (found, expected)
@@ -101,7 +101,7 @@ def test_one_input(data: bytes) -> None:
 
 
 def split_segment(data: bytes) -> list[bytes]:
-    """The entries as far as lengths lead; what is left is the last one."""
+    """The entries as far as lengths lead; the remaining bytes are the last one."""
     entries = []
     position = 0
     while position + batch.LOG_OVERHEAD <= len(data):

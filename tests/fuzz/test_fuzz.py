@@ -28,7 +28,7 @@ def test_a_short_fuzz_run_finds_nothing(tmp_path: Path) -> None:
 
 
 def test_an_entry_taken_apart_and_put_together_is_the_entry() -> None:
-    """What the mutator rests on: its changes to the content come to the decoder under right lengths and checksums."""
+    """The mutator relies on this: its changes to the content reach the decoder under right lengths and checksums."""
     for name, data in seeds():
         for entry in decode_entries(data):
             split = split_entry(entry.data)

@@ -2,7 +2,7 @@
 
     python tests/golden/compare.py FOLDER
 
-FOLDER holds log directories `<era>/` beside `<era>-expected/`. Every log directory is opened as a whole and every partition
+FOLDER holds log directories `<era>/` next to `<era>-expected/`. Every log directory is opened as a whole and every partition
 folder by itself. Prints each difference and ends with `N partitions, R records, D differences`; exit status 1 if there are any.
 """
 
@@ -54,7 +54,7 @@ Row = dict[str, Any]
 
 @dataclass
 class Differences:
-    """What was found to differ: counted all, shown up to a bound."""
+    """The differences found: all are counted, and shown up to a bound."""
 
     count: int = 0
     lines: list[str] = field(default_factory=list)
@@ -71,7 +71,7 @@ class Differences:
             self.add(place, f"{what}: expected {_short(expected)}, found {_short(found)}")
 
     def fail(self, place: str, error: Exception) -> None:
-        """An exception is one difference, with where it came from: the comparison goes on with the next partition."""
+        """An exception is one difference, with where it came from: the comparison continues with the next partition."""
         where = traceback.extract_tb(error.__traceback__)[-1]
         self.add(place, f"{type(error).__name__} at {Path(where.filename).name}:{where.lineno}: {str(error)[:400]}")
 
@@ -201,7 +201,7 @@ def compare_batch_list(place: str, expected: list[Row], found: list[Row], differ
 
 
 class Decoded:
-    """What iterating finds in each entry, by file name and position: the number of records, and the first offset."""
+    """The result of iterating, by file name and position of each entry: the number of records, and the first offset."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         self.counts: Counter[tuple[str, int]] = Counter()
@@ -287,7 +287,7 @@ def compare_offsets(view: View, partition: ExpectedPartition, differences: Diffe
 
 
 def compare_partition(view: View, partition: ExpectedPartition, **options: Any) -> Totals:
-    """Everything that is known about one partition, seen one way; the options are for its records."""
+    """Compare everything that is known about one partition, opened one way; the options are for its records."""
     totals = Totals(partitions=1)
     differences = totals.differences
     for name in partition.altered_logs():

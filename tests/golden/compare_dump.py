@@ -2,7 +2,7 @@
 
     python tests/golden/compare_dump.py FOLDER
 
-FOLDER holds log directories `<era>/` beside `<era>-expected/`. Compared are the eras whose tool writes the lines that we write:
+FOLDER holds log directories `<era>/` next to `<era>-expected/`. Compared are the eras whose tool writes the lines that we write:
 4.3.0, and 0.8 with `--style 0.8`; standard output byte for byte, standard error with the folder cut off its paths. Prints each
 difference and ends with `N files, L lines, D differences`; exit status 1 if there are any.
 """
@@ -29,7 +29,7 @@ ALL_RECORDS = DumpOptions(print_data_log=True, deep_iteration=True)
 
 @dataclass(frozen=True)
 class Recording:
-    """What the tool said of some files, each by itself, one after the other."""
+    """The tool's output for some files, each by itself, one after the other."""
 
     files: list[Path]
     options: DumpOptions
@@ -89,7 +89,7 @@ def _options(folder: str, decoder: str, style: str) -> DumpOptions:
 
 
 def compare_recording(recording: Recording, log_directory: Path, tally: Tally) -> None:
-    """Add what differs between a recording and our own dump of the same files to the tally."""
+    """Add the differences between a recording and our own dump of the same files to the tally."""
     out, complaints = b"", []
     for file in recording.files:
         text, told, died = _dump(file, log_directory, recording.options)
@@ -106,7 +106,7 @@ def compare_recording(recording: Recording, log_directory: Path, tally: Tally) -
 
 
 def _dump(file: Path, log_directory: Path, options: DumpOptions) -> tuple[bytes, list[bytes], bool]:
-    """(text, lines about what does not fit, whether it ended with an error) of our dump of one file."""
+    """(text, lines about mismatches, whether it ended with an error) of our dump of one file."""
     dump = Dump([str(file)], options)
     shown, real = str(file.relative_to(log_directory)).encode(), str(file).encode()
     parts = []

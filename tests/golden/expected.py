@@ -1,4 +1,4 @@
-"""What Kafka's own tools said about a golden log directory: the files under `<era>-expected`, parsed.
+"""The output of Kafka's own tools for a golden log directory: the files under `<era>-expected`, parsed.
 
 Index dumps differ by release only in the producer lines; the parser takes every `name: number` pair of a line and gives the
 fields of a kind their names in our tables, so it needs no table of releases.
@@ -42,7 +42,7 @@ INDEX_FIELDS = {
         "currentTxnFirstOffset": "current_transaction_first_offset",
     },
 }
-# What a snapshot line leaves out: a producer that has only written markers has no last batch, most have no open transaction.
+# Fields missing in a snapshot line: a producer that has only written markers has no last batch, most have no open transaction.
 SNAPSHOT_ABSENT = {"last_sequence": -1, "last_offset": -1, "current_transaction_first_offset": -1}
 
 
@@ -56,7 +56,7 @@ class IndexDump:
 
 @dataclass(frozen=True)
 class ExpectedPartition:
-    """One partition folder of a log directory and what is known about it."""
+    """One partition folder of a log directory and everything known about it."""
 
     folder: Path
     expected: Path
@@ -76,7 +76,7 @@ class ExpectedPartition:
 
     @functools.cached_property
     def records(self) -> list[dict[str, Any]] | None:
-        """What a consumer returned, keys and values as bytes; None where nobody consumed (internal topics, damaged logs)."""
+        """The records that a consumer returned, as bytes; None where nobody consumed (internal topics, damaged logs)."""
         path = self.expected / "expected.jsonl"
         return [_decoded_record(line) for line in _json_lines(path)] if path.exists() else None
 
@@ -130,7 +130,7 @@ class ExpectedPartition:
 
     @functools.cached_property
     def log_start_offset(self) -> int:
-        """What the broker said; where nobody asked it, as after a kill, what its checkpoint says."""
+        """As the broker reported it; where nobody asked it, as after a kill, from its checkpoint."""
         if (told := self.case.get("logStartOffset")) is not None:
             return int(told)
         path = self.folder.parent / "log-start-offset-checkpoint"
@@ -192,7 +192,7 @@ def _bytes(text: str | None) -> bytes | None:
 
 
 def _decoded_record(line: dict[str, Any]) -> dict[str, Any]:
-    """A line of expected.jsonl with our column names and values; what that release's API did not have stays away."""
+    """A line of expected.jsonl with our column names and values; fields that that release's API did not have are left out."""
     record: dict[str, Any] = {"offset": line["offset"], "key": _bytes(line.get("key")), "value": _bytes(line.get("value"))}
     if "timestamp" in line:
         record["timestamp_ms"] = record["timestamp"] = line["timestamp"]

@@ -31,7 +31,7 @@ DEFAULT_SEED = 1
 CLIENT = Path(__file__).resolve().parent / "making" / "GoldenClient.java"
 CLIENT_SECONDS = 900
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
-# A cleaner and a retention that do not let anyone wait, two partitions of everything internal, small KRaft snapshots.
+# A cleaner and a retention that run at once, two partitions of everything internal, small KRaft snapshots.
 SETTINGS = {
     "auto.create.topics.enable": "false",
     "log.cleaner.backoff.ms": "200",
@@ -56,7 +56,7 @@ class Failed(Exception):
 
 
 def make(release: str, folder: Path, seed: int = DEFAULT_SEED) -> Path:
-    """The log directory that was made, with its expected files beside it."""
+    """The log directory that was made, with its expected files next to it."""
     data, expected = folder / release, folder / f"{release}{EXPECTED_SUFFIX}"
     if data.exists() or expected.exists():
         raise Failed(f"there is a set of {release} in {folder} already")
@@ -83,7 +83,7 @@ def make(release: str, folder: Path, seed: int = DEFAULT_SEED) -> Path:
 
 
 def _run(release: str, work: Workload, scratch: Path, expected: Path) -> Reads:
-    """Let a broker be written to, phase by phase, and read at the end."""
+    """Write to a broker, phase by phase, and read everything at the end."""
     said = ""
     for number, phase in enumerate(work.phases, 1):
         _say(f"broker {release}, phase {number} of {len(work.phases)}: {len(phase)} operations")
@@ -95,7 +95,7 @@ def _run(release: str, work: Workload, scratch: Path, expected: Path) -> Reads:
 
 
 def _operate(release: str, running: broker.Broker, operations: Sequence[str], scratch: Path) -> str:
-    """What the client prints while it carries out the operations."""
+    """The output of the client while it carries out the operations."""
     script = scratch / "script.txt"
     script.write_text("".join(f"{operation}\n" for operation in operations), encoding="utf-8")
     options = [*broker.SHORT_LIVED, "-Dfile.encoding=UTF-8", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]

@@ -1,4 +1,4 @@
-"""What a real broker's recovery left of the damaged golden log directory, against `reindex` and `salvage`; and healthy ones."""
+"""The damaged golden log directory after a real broker's recovery, compared with `reindex` and `salvage`; and healthy ones."""
 
 from __future__ import annotations
 

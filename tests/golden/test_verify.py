@@ -1,4 +1,4 @@
-"""`verify` on logs of real brokers: nothing is wrong with those that a broker left, and everything is found that was damaged."""
+"""`verify` on logs of real brokers: no finding in those that a broker left, and all damage is found."""
 
 from __future__ import annotations
 

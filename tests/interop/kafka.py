@@ -69,7 +69,7 @@ class KafkaPeer:
         leader_epoch: int = -1,
         delete_horizon_ms: int | None = None,
     ) -> bytes:
-        """What MemoryRecordsBuilder makes of the records, the first of which gives the base offset."""
+        """The bytes that MemoryRecordsBuilder makes of the records, the first of which gives the base offset."""
         timestamp_type = -1 if magic == 0 else int(log_append_time is not None)
         times = records[0].offset, -1 if log_append_time is None else log_append_time
         fields = struct.pack(">bbbqqqhi??i", magic, codec, timestamp_type, *times, producer_id, producer_epoch, base_sequence,

@@ -11,7 +11,7 @@ RESOLVE_SECONDS = 900
 
 
 def copy_jars(project: Path, jars: Path, release: str | None = None) -> str | None:
-    """Fill `jars` for the pom in `project`, with its own Kafka or this release, unless it is filled; what went wrong, or None."""
+    """Fill `jars` for the pom in `project`, with its own Kafka or this release, unless it is filled; the error, or None."""
     for tool in ("java", "mvn"):
         if shutil.which(tool) is None:
             return f"no {tool} on PATH"

@@ -51,7 +51,7 @@ def test_a_marker_is_the_batch_that_a_coordinator_writes(kafka: KafkaPeer) -> No
 
 
 def _comparable(built: bytes | str) -> object:
-    """What has to be the same: all bytes, but for zstd, of which Kafka has another release, what they decompress to."""
+    """The part that must be the same: all bytes, except for zstd, of which Kafka has another release, the decompressed ones."""
     if isinstance(built, str) or built[batch.MAGIC_POSITION] < 2 or (entry := Batch(built)).codec != codecs.ZSTD:
         return built
     return entry.base_offset, entry.attributes, entry.base_timestamp, entry.max_timestamp, entry.producer_id, list(entry)

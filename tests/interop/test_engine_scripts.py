@@ -1,4 +1,4 @@
-"""What is packed for the replay is what Kafka's own engine does: it runs the hand-written scripts once more."""
+"""The packed results of the replay are those of Kafka's own engine: it runs the hand-written scripts once more."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def _opened(data: bytes) -> tuple[bytes, bytes]:
 
 
 def _seen(records: Sequence[Record], magic: int, append_time: int | None = None) -> list[tuple[Any, ...]]:
-    """What a consumer sees of records that were given to an encoder."""
+    """Records that were given to an encoder, as a consumer sees them."""
     kind = -1 if magic == 0 else int(append_time is not None)
     return [
         (each.offset, each.timestamp if append_time is None else append_time, each.key, each.value, each.headers, kind)
@@ -179,7 +179,7 @@ def test_we_refuse_what_kafka_refuses(kafka: KafkaPeer, records: list[Record], o
 
 def test_an_offset_before_its_batch_gets_the_sequence_that_kafka_computes(kafka: KafkaPeer, tmp_path: Path) -> None:
     data = _encoded([Record(5, 0, None, b"v"), Record(6, 0, None, b"w")], 2, 0, producer_id=1, producer_epoch=0, base_sequence=9)
-    position = batch.HEADER_SIZE + 3  # offset_delta of the first record, behind length, attributes and timestamp_delta
+    position = batch.HEADER_SIZE + 3  # offset_delta of the first record, after length, attributes and timestamp_delta
     assert data[position] == 0
     changed = hostile_bytes.with_crc(data[:position] + b"\x01" + data[position + 1 :])
     comparison = hostile_bytes.Comparison(kafka, tmp_path)

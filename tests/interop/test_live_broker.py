@@ -1,4 +1,4 @@
-"""Reading beside a live Kafka 4.3.0 broker: nothing fails, nothing is seen twice or goes away, and all of it arrives."""
+"""Reading next to a live Kafka 4.3.0 broker: nothing fails, nothing is seen twice or goes away, and all of it arrives."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _writing(broker: Broker, command: str, topic: str) -> Iterator[subprocess.Po
 
 
 class Follower(threading.Thread):
-    """Follows a partition beside the test, until `finish` asks for what came."""
+    """Follows a partition on a thread, until `finish` asks for its rows."""
 
     def __init__(self, folder: Path, **choices: Any) -> None:
         super().__init__(daemon=True)
@@ -119,7 +119,7 @@ def test_an_active_segment_is_read_and_followed_while_a_producer_writes_to_it(br
 
 
 def _consumed(broker: Broker, topic: str, isolation: str) -> list[Row]:
-    """What a real consumer gets, from the beginning to where it has to wait."""
+    """The records that a real consumer gets, from the beginning to where it has to wait."""
     with _client("consume", broker.bootstrap, topic, isolation) as consumer:
         output, _ = consumer.communicate(timeout=SECONDS)
     assert consumer.returncode == 0
@@ -133,7 +133,7 @@ def test_transactions_read_as_a_real_consumer_reads_them_while_they_come_and_aft
         follower = Follower(folder, isolation="read_committed")
         while writer.poll() is None:
             found = _read(folder, "read_committed")
-            assert found[: len(before)] == before, "what was committed stays so"
+            assert found[: len(before)] == before, "committed records stay committed"
             before = found
     committed = _consumed(broker, "payments", "read_committed")
     assert len(committed) > 200

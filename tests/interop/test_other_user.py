@@ -1,4 +1,4 @@
-"""A real broker that runs as another user, whose log directory root's commands have changed: it opens everything and goes on."""
+"""A real broker that runs as another user, whose log directory root's commands changed: it opens everything and continues."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def place() -> Iterator[Path]:
 
 
 def wrong_files(data: Path) -> list[tuple[str, int, int, str]]:
-    """What in a log directory does not belong to the user of the broker, or lets others in; our own notes may be read."""
+    """The files of a log directory that do not belong to the user of the broker, or let others in; our own notes may be read."""
     wrong = []
     for path in (data, *data.rglob("*")):
         status = path.lstat()

@@ -1,4 +1,4 @@
-"""The files beside a log, rebuilt by Kafka's own recovery and by ours: the same bytes for every golden partition."""
+"""Index, snapshot and checkpoint files rebuilt by Kafka's recovery and by ours: the same bytes for every golden partition."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.interop.live.recovery import recover
 
 pytestmark = pytest.mark.slow
 
-# Recovery of a folder without index files goes on behind damage; with them, as in tests/golden/test_recovered.py, it does not.
+# Recovery of a folder without index files continues after damage; with them, as in tests/golden/test_recovered.py, it does not.
 DAMAGED = "4.3.0-damaged"
 
 
@@ -103,7 +103,7 @@ def test_a_log_of_many_producers_is_rebuilt_as_kafka_rebuilds_it(tmp_path: Path)
 
 
 def test_recovery_changes_nothing_in_a_salvaged_partition(golden: Callable[[str], Path], tmp_path: Path) -> None:
-    """A log with damage in every segment: what salvage makes of it is what a broker would have written."""
+    """A log with damage in every segment: the salvaged log is what a broker would have written."""
     made_log(tmp_path / "source" / "many-0")
     for log in sorted((tmp_path / "source" / "many-0").glob("*.log")):
         content = bytearray(log.read_bytes())

@@ -1,4 +1,4 @@
-"""Repair beside a real broker: what it serves of a salvaged partition, and that its directory is its own while it runs."""
+"""Repair and a real broker: it serves a salvaged partition, and keeps its directory to itself while it runs."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def _random_request(chance: random.Random) -> Request | None:
 
 
 def differences(requests: list[Request]) -> list[str]:
-    """One line for each set that becomes something else with us."""
+    """One line for each set whose outcome differs."""
     found = []
     for request, kafka in zip(requests, validate_all(requests), strict=True):
         ours = _ours(request)
@@ -95,7 +95,7 @@ def _same(kafka: Stored | Refusal, ours: Stored | Refusal) -> bool:
 
 
 def _opened(data: bytes) -> list[object]:
-    """The entries of a set built anew, compressed bytes aside, which are the codec library's."""
+    """The entries of a rebuilt set, without compressed bytes, which are the codec library's."""
     opened: list[object] = []
     for entry in iter_entries(data):
         front = 12 if isinstance(entry, Message) else batch.HEADER_SIZE

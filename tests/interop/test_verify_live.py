@@ -1,4 +1,4 @@
-"""`verify` beside a live broker that rolls small segments, aborts transactions, compacts and deletes: nothing is wrong there."""
+"""`verify` next to a live broker that rolls small segments, aborts transactions, compacts and deletes: no finding."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SETTINGS = {
     "log.initial.task.delay.ms": "100",
     "log.cleaner.min.cleanable.ratio": "0.01",
 }
-# Brokers from 4.0 on take no smaller segments than of a mebibyte, but roll them as soon as they are told.
+# Brokers from 4.0 on take no smaller segments than of a mebibyte, but roll them as soon as they are asked to.
 ROLLING = {"segment.ms": "300", "index.interval.bytes": "200"}
 TOPICS = {
     "kept": ROLLING,

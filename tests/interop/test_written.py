@@ -1,4 +1,4 @@
-"""Real brokers on folders that our commands wrote: they load them without a complaint, serve exactly the records, and go on."""
+"""Real brokers on folders that our commands wrote: they load them without complaint, serve exactly the records, and continue."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LAST_WITH_ZOOKEEPER = "2.8.2"  # of those at hand; a topic's setting says in whi
 FORMATS = {"v0": "0.9.0", "v1": "0.10.2"}
 COUNT = 4000
 SMALL = {"segment.bytes": str(1 << 20)}
-# What a broker says when a log is not as it should be; it says so in lines that name the partition.
+# Words in a broker's complaints about a log, in lines that name the partition.
 COMPLAINTS = ("] WARN ", "] ERROR ", "corrupt", "invalid", "truncat", "rebuilding index", "sanity")
 OURS = "update of high watermark"  # its checkpoint is that of the empty log whose place ours took
 Rows = list[list[int]]
@@ -130,7 +130,7 @@ def last_magic(place: Path) -> int:
 
 
 def magic_of(release: str, topic: str) -> int:
-    """The format in which a broker of the release goes on with a topic."""
+    """The format in which a broker of the release continues a topic."""
     return next((magic for magic, name in enumerate(FORMATS) if name in topic and release == LAST_WITH_ZOOKEEPER), 2)
 
 

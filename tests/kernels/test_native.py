@@ -36,7 +36,7 @@ def decompress(data: Bytes, arena: Bytes, fields: Ints, payloads: Ints, tools: I
 
 
 def native_decompress(codec: int, payload: bytes, *, limit: int = ROOM) -> bytes | None:
-    """What the kernel makes of a payload; None if it leaves it to `codecs`."""
+    """The payload as the kernel decompresses it; None if it leaves it to `codecs`."""
     scratch = DecodeScratch()
     scratch.enlarge_arena(ROOM)
     fields = np.zeros((entry_table.FIELD_COUNT, 1), np.int64)
@@ -56,7 +56,7 @@ def test_all_functions_are_found_in_the_packages_we_pin() -> None:
 
 @pytest.mark.parametrize("codec", [LZ4, ZSTD])
 @pytest.mark.parametrize("content", CONTENTS, ids=len)
-def test_what_kafkas_writers_frame_is_decompressed_without_the_bindings(codec: int, content: bytes) -> None:
+def test_frames_of_kafkas_writers_are_decompressed_without_the_bindings(codec: int, content: bytes) -> None:
     assert native_decompress(codec, compress(codec, content)) == content
 
 

@@ -23,7 +23,7 @@ from tests.interop.tools.snappy_blocks import large_source
 IN_CHILD = "KAFKALOG_TEST_CHILD"
 JIT_OFF = bool(os.environ.get("NUMBA_DISABLE_JIT"))
 
-# What `Snappy.rawCompress` gave for each source; of the large ones the size of the source, of the block, and the block's CRC-32.
+# The block of `Snappy.rawCompress` for each source; of large ones the sizes of source and block, and the block's CRC-32.
 # Made by `python -m tests.interop.tools.snappy_blocks`.
 GIVEN = json.loads((Path(__file__).parent / "data" / "snappy_blocks.json").read_text())
 BLOCKS = [tuple(base64.b64decode(part) for part in block) for block in GIVEN["blocks"]]

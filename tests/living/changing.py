@@ -47,7 +47,7 @@ def write_log(folder: Path, stop: int, *, topic_id: str | None = "AAAAAAAAAAAAAA
 
 
 def truncate(log: Path, offset: int) -> None:
-    """What a follower does that finds its leader shorter; `offset` is a multiple of ten."""
+    """Truncate as a follower whose leader is shorter; `offset` is a multiple of ten."""
     end = len(batch_of(range(10))) * (offset // 10)
     with log.open("r+b") as file:
         file.truncate(end)
@@ -67,7 +67,7 @@ def write_on(log: Path, offsets: range, word: str, leader_epoch: int) -> None:
 def when_opened(
     monkeypatch: pytest.MonkeyPatch, path: Path, change: Callable[[], None], *, after: bool = False
 ) -> Callable[[], bool]:
-    """Let a broker `change` something before `path` is opened for the first time, or right after. Whether that has happened."""
+    """Make a broker `change` something before `path` is opened for the first time, or right after. Whether that has happened."""
     opened: list[str] = []
     open_file = LocalStore.open
 
@@ -104,14 +104,14 @@ def table_rows(target: Path) -> list[Row]:
 
 
 def superseded_rows(target: Path) -> list[Row]:
-    """What was taken once and is no part of the log any more."""
+    """The rows that were taken once and are no longer in the log."""
     folder = target / "_superseded"
     found: list[dict[str, Any]] = ds.dataset(str(folder)).to_table(["offset", "value"]).to_pylist() if folder.exists() else []
     return sorted((row["offset"], row["value"]) for row in found)
 
 
 class StreamReader:
-    """A stream as Spark drives it, by the JSON that Spark writes down; `restart` goes on from that alone."""
+    """A stream as Spark drives it, by the JSON that Spark writes down; `restart` continues from that alone."""
 
     def __init__(self, path: Path, **options: str) -> None:
         self.path = path

@@ -1,4 +1,4 @@
-"""A run that accepts a loss goes on, once: what it knew of the log before counts only as far as the log still has it."""
+"""A run that accepts a loss continues, once: what it knew of the log before counts only as far as the log still has it."""
 
 from __future__ import annotations
 

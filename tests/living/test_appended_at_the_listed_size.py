@@ -1,4 +1,4 @@
-"""A broker appends and indexes a batch between the listing and the look into the file, exactly where the listed size ends."""
+"""A broker appends and indexes a batch between the listing and the opening of the file, exactly where the listed size ends."""
 
 from __future__ import annotations
 

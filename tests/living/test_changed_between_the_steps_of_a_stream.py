@@ -59,7 +59,7 @@ def test_a_segment_cleaned_when_a_task_reads_it_does_not_end_the_query(
     has_happened = when_opened(monkeypatch, folder / f"{0:020}.log", lambda: clean(folder), after=after)
     rows = sorted(planned_rows(stream.reader, parts))
     assert has_happened()
-    # What was removed may still have been read.
+    # Removed records may still have been read.
     assert rows[-250:] == rows_of(range(50, 300))
     assert rows in (rows_of(range(300)), rows_of(range(50, 300)))
 

@@ -43,7 +43,7 @@ def test_a_micro_batch_whose_segments_were_cleaned_after_planning_reads_each_off
     assert sorted(planned_rows(stream.reader, parts)) == rows_of(range(50, 300))
 
 
-def test_what_retention_removed_after_planning_is_named(tmp_path: Path) -> None:
+def test_records_that_retention_removed_after_planning_are_named(tmp_path: Path) -> None:
     require("pyspark")
     write_three_segments(tmp_path / "orders-0")
     stream = StreamReader(tmp_path)
@@ -75,7 +75,7 @@ def test_an_ingest_whose_segments_are_cleaned_while_it_reads_plans_again(tmp_pat
 def test_an_ingest_whose_last_segment_was_cleaned_once_it_was_read_is_published(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A segment that rolled and was cleaned has other bytes where the last entry was; the records that were taken are no less."""
+    """A segment that rolled and was cleaned has other bytes where the last entry was; the records that were taken still count."""
     folder, target = tmp_path / "logs" / "orders-0", tmp_path / "tables"
     write_three_segments(folder)
     write_task = writing.write_task

@@ -29,7 +29,7 @@ def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def keep_replacing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let each segment of a partition be gone when it is opened after the listing."""
+    """Make each segment of a partition be gone when it is opened after the listing."""
     open_file = LocalStore.open
 
     def open_replaced(store: LocalStore, asked: str) -> ByteSource:

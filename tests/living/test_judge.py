@@ -27,7 +27,7 @@ def found_by(book: Book) -> dict[str, int]:
     return {kind: book.faults.of(kind) for kind in (LOST, DOUBLED, WRONG) if book.faults.of(kind)}
 
 
-def test_what_was_written_once_and_taken_once_is_right() -> None:
+def test_records_written_once_and_taken_once_are_right() -> None:
     book = make_book()
     book.take(PLACE, rows(*range(10)))
     book.advance(PLACE, 10)

@@ -1,4 +1,4 @@
-"""A log that was truncated is not taken twice; the rows of a topic that was deleted and created again can be told apart."""
+"""A log that was truncated is not taken twice; the rows of a topic that was deleted and created again can be distinguished."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Targets that a version before lineages and generations has begun: the first run of this one goes on, and so does the second."""
+"""Targets begun by a version before lineages and generations: the first run of this one continues, and so does the second."""
 
 from __future__ import annotations
 

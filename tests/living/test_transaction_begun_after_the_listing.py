@@ -1,4 +1,4 @@
-"""read_committed beside a broker: a transaction that begins after the log was listed says nothing about what was listed."""
+"""read_committed next to a broker: a transaction that begins after the log was listed says nothing about what was listed."""
 
 from __future__ import annotations
 

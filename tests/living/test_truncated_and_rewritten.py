@@ -14,7 +14,7 @@ from tests.conftest import require
 from tests.living.changing import StreamReader, rows_of, superseded_rows, table_rows, truncate, write_log, write_on
 from tests.spark.ingested import commits, take
 
-# Of 0 to 99 the last 20 were lost with a leader; the next one wrote over their offsets.
+# Of 0 to 99 the last 20 were lost with a leader; the next one reused their offsets.
 LEFT, NEW_END = 80, 120
 NAMED = r"KAFKALOG_DATA_LOSS: orders-0 (?=.*\b80\b)(?=.*\b100\b)"
 

@@ -1,4 +1,4 @@
-"""How near to the end of a log a run goes: beside a broker only as far as replicas can no longer disagree."""
+"""How near to the end of a log a run goes: next to a broker only as far as replicas can no longer disagree."""
 
 from __future__ import annotations
 

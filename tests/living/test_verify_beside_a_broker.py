@@ -1,4 +1,4 @@
-"""`verify` beside a broker at work: what the broker removes or cleans after the listing is no fault of the log."""
+"""`verify` next to a broker at work: segments removed or cleaned after the listing are no fault of the log."""
 
 from __future__ import annotations
 

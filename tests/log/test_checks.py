@@ -1,4 +1,4 @@
-"""What verify says of a log, one fault at a time, and of what only looks like one."""
+"""The findings of verify, one fault at a time, and cases that only look like one."""
 
 from __future__ import annotations
 
@@ -304,7 +304,7 @@ def test_of_a_log_that_cannot_be_read_nothing_else_is_reported(tmp_path: Path) -
     write_log(folder, 50, made_batch(50))
     log.with_suffix(".timeindex").write_bytes(struct.pack(">qi", FIRST_TIME + 49, 49))
     log.rename(tmp_path / "elsewhere")
-    log.symlink_to(tmp_path / "elsewhere")  # which no permission of root's gets around
+    log.symlink_to(tmp_path / "elsewhere")  # which even root cannot read
     found = kafkalog.verify(folder)
     assert {finding.reason for finding in found} <= {"unreadable", "not-a-file", "orphan"}
     assert found.errors

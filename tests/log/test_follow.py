@@ -1,4 +1,4 @@
-"""`follow`: what a running broker appends comes out once, in order, and never before it is whole."""
+"""`follow`: records that a running broker appends come once, in order, and never before they are whole."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def _locked_by_a_broker(log_directory: Path) -> Iterator[None]:
 
 
 def _complete_swap(folder: Path) -> None:
-    """What a broker does next: the second of the two old segments goes, and the new one gets its name."""
+    """The next step of a broker: the second of the two old segments goes, and the new one gets its name."""
     (folder / segment_file_name(20)).rename(folder / f"{segment_file_name(20)}.deleted")
     (folder / f"{segment_file_name(0)}.swap").rename(folder / segment_file_name(0))
 

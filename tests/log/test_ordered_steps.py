@@ -1,4 +1,4 @@
-"""Windows are decoded on several threads and come out in order: what happens when a read ends before they do."""
+"""Windows are decoded on several threads and come out in order: reads that end before they do."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from kafkalog.log import reading
 
 
 def test_a_read_that_ends_while_its_threads_take_what_is_next_does_not_hang(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A step that is cancelled hands no turn on: one that was taken after it would wait for ever."""
+    """A cancelled step passes no turn on: a step taken after it would wait for ever."""
 
     class Interleaved(ThreadPoolExecutor):
         def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-            if cancel_futures:  # threads go on taking steps while these are cancelled one by one
+            if cancel_futures:  # threads keep taking steps while these are cancelled one by one
                 self._work_queue.get_nowait().future.cancel()
                 time.sleep(0.2)
             super().shutdown(wait, cancel_futures=cancel_futures)

@@ -1,4 +1,4 @@
-"""The end of a partition that grows: what counts as its end, and how little is read to keep it up to date."""
+"""The end of a growing partition: where it is, and how little is read to keep it up to date."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_the_epoch_of_entries_that_were_not_read_is_not_guessed(tmp_path: Path) 
 
 
 def test_a_rewritten_log_that_is_gone_before_it_is_read_leaves_what_was_known(tmp_path: Path) -> None:
-    """A reader that forgot it would take the log for an empty one: data loss that is none."""
+    """A reader that forgot it would take the log for an empty one and report a false data loss."""
     folder = tmp_path / "orders-0"
     log = write_segment(folder, 0, made_batch(0), made_batch(10))
     tail = PartitionTail(Limits())

@@ -1,4 +1,4 @@
-"""Values decoded into columns: what decodes, what does not, and that the two never mix."""
+"""Values decoded into columns: those that decode, those that do not, and that the two never mix."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def test_ddl_and_sparks_json_say_the_same() -> None:
         ('{"type":"struct"}', "not a Spark schema"),
     ],
 )
-def test_what_is_no_schema_is_refused(schema: str, message: str) -> None:
+def test_a_malformed_schema_is_refused(schema: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_schema(schema)
     assert message in str(caught.value)
@@ -317,7 +317,7 @@ def test_no_bytes_make_the_avro_decoder_raise(values: list[bytes], registry_pref
         assert len(decoded) == len(failed) == len(values)
 
 
-# -- what is too deep or too wide ------------------------------------------------------------------------------------------------
+# -- too deep or too wide --------------------------------------------------------------------------------------------------------
 
 
 def nested_object(levels: int) -> bytes:

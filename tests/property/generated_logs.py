@@ -126,7 +126,7 @@ BYTE = st.sampled_from([0, 1, 2, 0x7F, 0x80, 0xFF]) | st.integers(0, 255)
 
 @st.composite
 def damaged(draw: st.DrawFn, found: GeneratedLog) -> bytes:
-    """The log with one to three changes: as they are, behind a right checksum, or inside what is compressed."""
+    """The log with one to three changes: as they are, under a right checksum, or inside compressed content."""
     entries = list(found.entries)
     for _ in range(draw(st.integers(1, 3))):
         number = draw(st.integers(0, len(entries) - 1))

@@ -1,9 +1,9 @@
-"""The reference codec as an oracle: what it makes of any bytes, how far the kernels may differ, and entries with right checksums.
+"""The reference codec as an oracle: its outcome for any bytes, how far the kernels may differ, and entries with right checksums.
 
 Where the two may differ, and only there:
 - Fewer than 17 bytes, or a length beyond the end of the file, are a torn tail whatever else the front says, as for Kafka; the
   reference looks at length and magic first. If an intact entry follows, it is a wrong length.
-- A front of zeros with more behind it is `torn-write`, or a torn tail if no intact entry follows, where the reference says
+- A front of zeros with more after it is `torn-write`, or a torn tail if no intact entry follows, where the reference says
   `length`. A bad checksum over a zeroed sector is `torn-write` too.
 - A batch with more records than its offsets leave room for is refused (`count`); Kafka and the reference do not compare the two.
 - Of two faults in the same entry each may name the other one, if one of them is an offset out of range or that count, or if the
@@ -52,7 +52,7 @@ def decompress(codec: int, payload: bytes, magic: int) -> bytes:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a reader made of some bytes: rows, and what stopped it ("" if nothing did) at which byte."""
+    """The outcome of a read of some bytes: rows, and what stopped it ("" if nothing did) at which byte."""
 
     rows: list[Row]
     reason: str = ""
@@ -74,7 +74,7 @@ def reference_outcome(data: bytes) -> Outcome:
 
 
 def kernel_outcome(partition: Partition, *, allow_disorder: bool = True, window_bytes: int | None = None) -> Outcome:
-    """What a strict read of everything gives; a tail is what stopped it, as for the reference."""
+    """The outcome of a strict read of everything; a tail is what stopped it, as for the reference."""
     options = ReadOptions(
         frozenset(COLUMNS),
         include_control=True,
@@ -99,7 +99,7 @@ def kernel_outcome(partition: Partition, *, allow_disorder: bool = True, window_
 
 
 def agrees(data: bytes, found: Outcome, expected: Outcome) -> bool:
-    """Whether the kernels' outcome is the reference's, but for the differences that the module's docstring lists."""
+    """Whether the kernels' outcome is the reference's, except for the differences that the module's docstring lists."""
     if found == expected:
         return True
     if found.rows != expected.rows[: len(found.rows)]:
@@ -153,7 +153,7 @@ def joined_entry(front: bytes, codec: int, magic: int, content: bytes) -> bytes:
 
 
 def sealed(data: bytes) -> bytes:
-    """An entry with the checksum that fits its bytes, whatever they are."""
+    """An entry with the checksum that matches its bytes, whatever they are."""
     stored = bytearray(data)
     if len(stored) <= batch.MAGIC_POSITION:
         return data

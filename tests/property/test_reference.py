@@ -156,7 +156,7 @@ def test_no_name_raises(name: str) -> None:
 
 
 def _damage(decode: Callable[[], object]) -> SegmentError | None:
-    """What `decode` refuses its bytes with, if it does; any other exception fails the test."""
+    """The error with which `decode` refuses its bytes, if it does; any other exception fails the test."""
     try:
         decode()
     except SegmentError as error:

@@ -150,7 +150,7 @@ def test_headers_may_come_as_a_map() -> None:
     assert (first.headers, second.headers) == (((b"a", b"1"), (b"b", None)), ())
 
 
-def test_what_lies_under_a_null_is_never_stored() -> None:
+def test_bytes_under_a_null_are_never_stored() -> None:
     hidden = pa.Array.from_buffers(
         pa.binary(), 2, [pa.py_buffer(b"\x02"), pa.py_buffer(np.array([0, 6, 7], np.int32)), pa.py_buffer(b"secretx")]
     )

@@ -2,7 +2,7 @@
 
     python -m tests.spark.compare FOLDER
 
-FOLDER holds log directories `<era>/` beside `<era>-expected/`. Prints each difference and ends with
+FOLDER holds log directories `<era>/` next to `<era>-expected/`. Prints each difference and ends with
 `N partitions, R records, D differences`; exit status 1 if there are any.
 """
 

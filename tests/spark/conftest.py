@@ -17,7 +17,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     require("pyspark")
     from kafkalog.spark import session
 
-    # Two cores, and nothing that a small test has no use for.
+    # Two cores, and only what a small test needs.
     conf = {
         "spark.sql.shuffle.partitions": "2",
         "spark.ui.enabled": "false",

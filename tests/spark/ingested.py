@@ -1,4 +1,4 @@
-"""An ingested table as a reader sees it, and the logs that it was made from: what the tests of the pipeline compare."""
+"""An ingested table as a reader sees it, and the logs that it was made from: the tests of the pipeline compare them."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ ORDER = [("topic", "ascending"), ("partition", "ascending"), ("offset", "ascendi
 
 
 def resolve_connector() -> str | None:
-    """Copy the jars into build/connector once; what went wrong, None when nothing did."""
+    """Copy the jars into build/connector once; the error, None if there was none."""
     return copy_jars(PROJECT, JARS)
 
 
@@ -47,7 +47,7 @@ class Sources:
 
     def _reader(self, name: str, options: dict[str, object], reader: Any = None) -> Any:
         texts = {option: str(value) for option, value in options.items()}
-        # What it refuses it tries again, by default each second.
+        # It retries after a refusal, by default each second.
         given = {"kafka.bootstrap.servers": self.broker.bootstrap, "fetchOffset.retryIntervalMs": "10", **texts}
         return (reader or self.spark.read).format(name).options(**given)
 

@@ -47,7 +47,7 @@ def test_an_environment_that_makes_no_sense_changes_nothing(monkeypatch: pytest.
 
 
 class Cluster:
-    """As much of a session and its context as tells the cores: executors come while somebody waits."""
+    """The part of a session and its context that gives the cores: executors arrive during a wait."""
 
     def __init__(self, master: str, coming: list[int], **conf: str) -> None:
         self.master = master

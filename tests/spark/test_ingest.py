@@ -1,4 +1,4 @@
-"""The pipeline without a cluster: what it takes, what it leaves for the next run, and how it ends when something is wrong."""
+"""The pipeline without a cluster: the rows it ingests, those it leaves to the next run, and how it fails."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_topics_with_an_underscore_in_front_are_not_hidden_from_readers(tmp_path
     assert spark.read.parquet(str(target)).where("topic = '_own'").count() == 10
 
 
-# -- what is new -------------------------------------------------------------------------------------------------------------
+# -- new records -------------------------------------------------------------------------------------------------------------
 
 
 def test_a_second_run_takes_only_what_is_new(logs: Path, target: Path) -> None:
@@ -236,7 +236,7 @@ def test_offsets_that_retention_removed_are_an_error_or_a_recorded_gap(logs: Pat
 
 
 def test_a_topic_created_again_by_an_old_broker_is_another_generation(logs: Path, target: Path) -> None:
-    """Before 2.8 no topic id says so; the records that are there tell."""
+    """Before 2.8 no topic id says so; the existing records show it."""
     take(logs, target)
     shutil.rmtree(logs / "orders-0")
     write_segment(logs / "orders-0", 0, other_batch(0, 5))
@@ -387,7 +387,7 @@ def test_json_values_become_a_struct_and_what_does_not_decode_is_kept(tmp_path: 
     summary = take(tmp_path / "logs", target, value="json")
     assert (summary.records, summary.undecoded) == (3, 1)
     assert commits(target)[0]["settings"]["value"]["schema"] == "id bigint, name string"
-    # The schema of the first run stays: a new field does not fit it, and its value is kept whole.
+    # The schema of the first run stays: it lacks a new field, so the value is kept whole.
     write_values(tmp_path / "logs" / "a-0", 3, b'{"id":2}', b'{"id":3,"more":true}')
     assert take(tmp_path / "logs", target, value="json").undecoded == 1
     rows = {row.offset: row for row in spark.read.parquet(str(target)).collect()}
@@ -408,7 +408,7 @@ def test_a_given_schema_holds_and_raw_values_are_kept_on_request(tmp_path: Path,
 
 
 class Died(BaseException):
-    """Stands for a kill: nothing catches it, and nothing is cleaned up behind it."""
+    """Stands for a kill: nothing catches it, and nothing is cleaned up after it."""
 
 
 @pytest.mark.parametrize("moved", [0, 1, 2])

@@ -1,4 +1,4 @@
-"""Where a run of the pipeline ends before the log does, and which places it cannot take a log from."""
+"""Where a run of the pipeline ends before the log does, and sources and targets that it refuses."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_up_to_the_high_watermark_takes_what_all_replicas_have(logs: Path, targe
         return take(logs, target, options=options).records
 
     assert [take_up_to(offset) for offset in (40, 43, 43)] == [40, 3, 0]
-    (logs / "orders-0" / f"{100:020}.log").write_bytes(b"")  # truncated behind it, as a follower truncates: nothing is lost
+    (logs / "orders-0" / f"{100:020}.log").write_bytes(b"")  # truncated after it, as a follower truncates: nothing is lost
     assert [take_up_to(offset) for offset in (95, 110)] == [52, 5]
     (logs / "orders-0" / f"{100:020}.log").write_bytes(made_batch(100))
     assert take_up_to(110) == 10

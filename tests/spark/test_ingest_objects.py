@@ -1,4 +1,4 @@
-"""An ingest to an object store: who may write, what a killed or a slow run leaves, and that every record counts once."""
+"""An ingest to an object store: the lease, leftovers of killed and slow runs, and that every record counts once."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def test_a_run_whose_uploads_another_run_has_aborted_says_why(
 
 
 def while_both_hold_it(place: str, monkeypatch: pytest.MonkeyPatch, action: Any) -> None:
-    """Run something as another run that also believes to hold the lease, when a run has asked for its own the last time."""
+    """Run something as another run that also believes it holds the lease, after a run has checked its own for the last time."""
     real = Lease.require
     seen: list[Lease] = []
 
@@ -213,7 +213,7 @@ def test_of_two_runs_that_both_believe_to_hold_the_lease_one_counts(
     assert uploads(bucket) == []
 
 
-def test_what_a_live_run_has_staged_is_not_removed_before_its_number_is_taken(
+def test_staged_files_of_a_live_run_are_not_removed_before_its_number_is_taken(
     logs: Path, place: str, bucket: server.Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def settle_only() -> None:

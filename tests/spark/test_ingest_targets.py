@@ -266,7 +266,7 @@ def test_a_lock_that_is_no_file_is_refused_at_once(logs: Path, target: Path, kin
         take(logs, target)
 
 
-def test_what_another_user_has_put_into_staging_is_not_emptied(logs: Path, target: Path) -> None:
+def test_a_folder_that_another_user_has_put_into_staging_is_not_emptied(logs: Path, target: Path) -> None:
     if os.geteuid() != 0:
         unavailable("only root can give a folder to another user")
     planted = target / manifest.STAGING / "planted" / "deeper"
@@ -313,7 +313,7 @@ def test_a_run_that_published_and_could_not_move_its_files_says_so(
     check_manifest(target)
 
 
-def test_what_root_writes_into_another_user_s_target_is_that_user_s(logs: Path, target: Path) -> None:
+def test_files_that_root_writes_into_another_user_s_target_belong_to_that_user(logs: Path, target: Path) -> None:
     if os.geteuid() != 0:
         unavailable("only root can give a folder to another user")
     target.mkdir()

@@ -1,4 +1,4 @@
-"""Decoded values in the tables of the pipeline: what Spark reads of them, and schemas that no table can have."""
+"""Decoded values in the tables of the pipeline: as Spark reads them, and schemas that no table can have."""
 
 from __future__ import annotations
 

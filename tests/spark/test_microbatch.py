@@ -1,4 +1,4 @@
-"""Micro-batches without Spark: offsets, limits, new partitions, what counts as lost data, and that a repeated one is the same."""
+"""Micro-batches without Spark: offsets, limits, new partitions, lost data, and that a repeated one is the same."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ bucket = server.bucket
 
 
 class Clock:
-    """Time that passes only when it is told to."""
+    """Time that passes only by `tick`."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -286,7 +286,7 @@ def test_limits_do_not_count_where_everything_is_asked_for(logs: Path) -> None:
     assert stream.batches.latest_offsets(stream.at, limited=False) == {ONE: 100, TWO: 10}
 
 
-# -- what comes --------------------------------------------------------------------------------------------------------------
+# -- new data ----------------------------------------------------------------------------------------------------------------
 
 
 def test_growth_new_segments_and_new_partitions_are_picked_up(logs: Path) -> None:
@@ -411,7 +411,7 @@ def test_up_to_the_high_watermark_waits_for_the_checkpoint_of_the_broker(logs: P
     assert stream.advance() == {ONE: 80, TWO: 10}
 
 
-# -- what is lost ------------------------------------------------------------------------------------------------------------
+# -- lost data ---------------------------------------------------------------------------------------------------------------
 
 
 def gone(logs: Path) -> None:

@@ -231,7 +231,7 @@ def test_a_start_after_the_end_of_the_log_is_refused(three: Path) -> None:
 
 
 def removed_by_retention(folder: Path) -> Path:
-    """Offsets 0 to 49 in five segments, of which retention removed the first two."""
+    """Offsets 0 to 49 in five segments; retention removed the first two."""
     for base in range(0, 50, 10):
         write_segment(folder / "t-0", base, made_batch(base))
     for base in (0, 10):
@@ -239,7 +239,7 @@ def removed_by_retention(folder: Path) -> Path:
     return folder
 
 
-def test_what_retention_removed_fails_a_read_that_asks_for_it(tmp_path: Path) -> None:
+def test_a_read_of_records_that_retention_removed_fails(tmp_path: Path) -> None:
     message = refusal(removed_by_retention(tmp_path), startingOffsets=everywhere(0, 1))
     assert re.search(r"^KAFKALOG_DATA_LOSS: .* t-0 has the offsets 20 to 50, not 0", message)
 

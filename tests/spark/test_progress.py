@@ -41,7 +41,7 @@ def test_a_log_that_ends_before_what_was_read_is_not_ahead_of_itself() -> None:
     assert found.total == 0
 
 
-def test_what_else_the_offsets_carry_is_no_partition() -> None:
+def test_other_keys_of_the_offsets_are_no_partitions() -> None:
     beside = {"@lineage": {"orders": {"0": [7, 0, None]}, "5": {"0": [7, 0, None]}}, "version": 1, "note": {"x": 5}}
     (found,) = lag(progress({**END, **beside}, {**LATEST, **beside}))
     assert found.total == 14

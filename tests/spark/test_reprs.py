@@ -1,4 +1,4 @@
-"""What a notebook shows of an ingest, a plan and a lag: one line that says what happened, bounded whatever it holds."""
+"""An ingest, a plan and a lag in a notebook: one line that says what happened, bounded whatever it holds."""
 
 from __future__ import annotations
 

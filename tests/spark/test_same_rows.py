@@ -60,7 +60,7 @@ def _checkpoint(sources: Sources, name: str) -> dict[str, int]:
 
 
 def at(topic: str, *numbers: int) -> str:
-    """What an option says of each partition of a topic."""
+    """The value of an option for each partition of a topic."""
     return json.dumps({topic: {str(partition): number for partition, number in enumerate(numbers)}})
 
 
@@ -102,8 +102,8 @@ QUERIES: dict[str, dict[str, object]] = {
         "startingTimestamp": FIRST_TIME + 1_200,
         "endingTimestamp": FIRST_TIME + 1_450,
     },
-    "a time behind the end": {"subscribe": "segments", "endingTimestamp": FIRST_TIME + 10**10},
-    "from a time behind the end": {
+    "a time after the end": {"subscribe": "segments", "endingTimestamp": FIRST_TIME + 10**10},
+    "from a time after the end": {
         "subscribe": "segments",
         "startingTimestamp": FIRST_TIME + 10**10,
         "startingOffsetsByTimestampStrategy": "latest",

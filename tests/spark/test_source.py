@@ -156,7 +156,7 @@ def test_offsets_select_and_splits_follow_min_partitions(logs: Path, load: Load)
 def test_a_bad_option_fails_at_load_with_its_name_its_value_and_what_is_allowed(logs: Path, load: Load) -> None:
     message = raised(lambda: load(logs, startingOffsets="first"))
     assert "KAFKALOG_BAD_OPTION: option startingOffsets='first': allowed are earliest, latest and JSON" in message
-    # Only the first action tells Spark's Python side that it is a batch read.
+    # Only at the first action does Spark's Python side learn that it is a batch read.
     message = raised(lambda: load(logs, startingOffsets="latest").count())
     assert "KAFKALOG_BAD_OPTION: option startingOffsets='latest': not allowed in a batch read" in message
     # With a schema of the user's Spark asks nothing of a source before the first action; still no task runs.

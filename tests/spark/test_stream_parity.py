@@ -230,7 +230,7 @@ def test_at_least_so_many_tasks_read_a_micro_batch(stream: Stream) -> None:
     assert max(stream.partition_counts) >= 6
 
 
-# -- what comes and what goes ------------------------------------------------------------------------------------------------
+# -- topics come and go ------------------------------------------------------------------------------------------------------
 
 
 def test_a_topic_that_is_deleted_and_one_that_is_new_under_a_pattern(stream: Stream) -> None:
@@ -317,7 +317,7 @@ def test_a_failed_micro_batch_is_read_again_with_a_partition_more(stream: Stream
     assert stream.run() == [rows(0, *range(7))]
 
 
-def test_what_retention_removed_comes_at_most_once(stream: Stream) -> None:
+def test_records_that_retention_removed_come_at_most_once(stream: Stream) -> None:
     for base in range(0, 50, 10):
         write_segment(stream.logs / "t-0", base, made_batch(base))
     for base in (0, 10):
@@ -337,7 +337,7 @@ def test_topics_that_come_and_go_all_the_time_do_not_fail_a_stream_where_loss_ma
             name = source.choice(sorted(ends))
             shutil.rmtree(stream.logs / name)
             del ends[name]
-        # What was deleted comes back under another name: a file that was replaced under a task fails it, whatever the options.
+        # A deleted topic comes back under another name: a file that was replaced under a task fails it, whatever the options.
         name = source.choice([*sorted(ends), f"t-{turn + 1}"])
         count = source.randrange(1, 9)
         stream.append(name, ends.get(name, 0), count)
@@ -476,7 +476,7 @@ def test_offsets_are_written_as_sparks_kafka_source_writes_them(stream: Stream) 
         {"kafka.enable.auto.commit": "true"},
     ],
 )
-def test_what_a_stream_cannot_do_is_refused_with_its_option(stream: Stream, options: dict[str, Any]) -> None:
+def test_options_that_a_stream_cannot_honour_are_refused_by_name(stream: Stream, options: dict[str, Any]) -> None:
     stream.append("t-0", 0, 1)
     message = raised(lambda: stream.start(**options).awaitTermination(SECONDS))
     assert "KAFKALOG_BAD_OPTION" in message

@@ -1,4 +1,4 @@
-"""Streams in a Spark session: triggers, checkpoints, limits, what comes and what is lost while they run, replays."""
+"""Streams in a Spark session: triggers, checkpoints, limits, new and lost data while they run, replays."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Streams:
         return [[tuple(row) for row in batch] for batch in self.batches if batch]
 
     def offsets(self, batch_id: int) -> Any:
-        """What Spark wrote down as the end of a micro-batch."""
+        """The end of a micro-batch in Spark's checkpoint."""
         return json.loads((self.checkpoint / "offsets" / str(batch_id)).read_text().splitlines()[-1])
 
 

@@ -91,7 +91,7 @@ def write_codecs(bootstrap: str) -> None:
 
 
 def write_appended(producer: Any) -> None:
-    """Rounds of which each has a later time than the one before: the broker gives every batch its own clock's."""
+    """Rounds with rising times: the broker stamps every batch with its own clock."""
     for turn in range(APPENDED_ROUNDS):
         for number in range(100):
             producer.send("appended", value=b"%d %d" % (turn, number), partition=number % 2, timestamp_ms=FIRST_TIME)

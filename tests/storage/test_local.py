@@ -1,4 +1,4 @@
-"""Local files: what a reader may rely on while the file is whole, grows, shrinks or has holes."""
+"""Local files as a reader sees them: whole, growing, shrinking, with holes."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_holes_of_a_gibibyte_are_skipped_without_reading_them(tmp_path: Path, mo
         writer.write(b"middle")
         writer.truncate(1 << 30)
         if path.stat().st_blocks * 512 > 64 << 20 or os.lseek(writer.fileno(), 256 << 20, os.SEEK_DATA) == 256 << 20:
-            pytest.skip("this file system has no holes, or does not tell where they are")
+            pytest.skip("this file system has no holes, or does not report them")
     store, name = open_store(path)
     monkeypatch.delattr(os, "preadv")
     with store.open(name) as source:

@@ -1,4 +1,4 @@
-"""The overlay: what is written to it is read from it, and nothing of that reaches the disk below."""
+"""The overlay: writes to it are read from it, and none reaches the disk below."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folders of ours are emptied; what somebody else put in their place, or swaps in meanwhile, is left alone."""
+"""Folders of ours are emptied; files and links that somebody else put in their place, or swaps in meanwhile, are left alone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.conftest import NOBODY, require_root, unavailable
 
 @pytest.fixture
 def precious(tmp_path: Path) -> Path:
-    """What must stay, whatever is asked for."""
+    """A file that must stay, whatever is asked for."""
     folder = tmp_path / "precious"
     (folder / "deep").mkdir(parents=True)
     (folder / "letter").write_text("keep")

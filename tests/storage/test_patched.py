@@ -1,4 +1,4 @@
-"""Bad sectors: what the device cannot give is left out and named, everything else is read (T-23)."""
+"""Bad sectors: unreadable bytes are left out and reported, everything else is read (T-23)."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ CONTENT = {"a.log": b"log " * 900, "a.index": b"index" * 300}
 
 
 class PowerCut(BaseException):
-    """Nothing runs after it, no cleaning up either."""
+    """Nothing runs after it, not even clean-up."""
 
 
 def replace_file(fs: Fs) -> None:
@@ -165,7 +165,7 @@ def test_a_failed_sync_is_never_tried_again() -> None:
     assert len(synced) == 1
 
 
-def test_what_a_killed_run_left_is_cleared_by_the_next(tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_run_are_cleared_by_the_next(tmp_path: Path) -> None:
     stale = tmp_path / ".orders-0.inprogress"
     stale.mkdir()
     (stale / "half.log").write_bytes(b"half")
@@ -244,7 +244,7 @@ def test_a_lock_file_made_for_us_goes_away(tmp_path: Path) -> None:
 
 
 def test_two_holders_in_one_process_do_not_let_go_of_each_others_lock(tmp_path: Path) -> None:
-    """To close any descriptor of a file lets go of all POSIX locks that the process has on it."""
+    """Closing any descriptor of a file releases all POSIX locks that the process has on it."""
     with broker_lock(str(tmp_path)):
         with broker_lock(str(tmp_path)):
             pass
@@ -358,7 +358,7 @@ def test_a_folder_that_another_user_put_in_the_place_of_unfinished_work_is_refus
 
 
 def test_another_folder_of_ours_that_somebody_renamed_to_unfinished_work_is_refused(tmp_path: Path) -> None:
-    """Who owns a folder can rename what is in it, also what belongs to root; but cannot change its mode."""
+    """The owner of a folder can rename its entries, even those of root; but cannot change their mode."""
     require_root()
     out = tmp_path / "out"
     theirs = out / ".orders-0.inprogress"
@@ -371,7 +371,7 @@ def test_another_folder_of_ours_that_somebody_renamed_to_unfinished_work_is_refu
     assert (theirs.stat().st_uid, theirs.stat().st_mode & 0o7777) == (0, 0o777 & ~current_umask())
 
 
-def test_what_a_killed_run_left_in_the_folder_of_somebody_else_is_cleared_by_the_next(tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_run_in_the_folder_of_somebody_else_are_cleared_by_the_next(tmp_path: Path) -> None:
     require_root()
     out = tmp_path / "out"
     out.mkdir()
@@ -415,7 +415,7 @@ def test_a_folder_for_unfinished_work_is_closed_to_others(tmp_path: Path) -> Non
 
 
 def test_a_link_that_is_swapped_in_for_unfinished_work_leads_nowhere(tmp_path: Path, precious: Path) -> None:
-    """Whoever owns the folder above can rename ours and put a link there, at any moment."""
+    """The owner of the folder above can rename ours and put a link there, at any moment."""
     out = tmp_path / "out"
     aside = out / "aside"
     with pytest.raises(ValueError, match="enough"), StagedFolder(LocalFs(), str(out / "orders-0")) as staged:
@@ -508,7 +508,7 @@ def test_on_a_disk_that_keeps_no_owners_copies_are_written_and_leftovers_cleared
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["a.log", "orders-0"]
 
 
-def test_what_cannot_be_given_to_its_owner_does_not_get_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_cannot_be_given_to_its_owner_does_not_get_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     require_root()
     os.chown(tmp_path, NOBODY, NOBODY)
 

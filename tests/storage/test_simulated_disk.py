@@ -1,4 +1,4 @@
-"""Files that change in place on the simulated disk: what is found after a power cut."""
+"""Files that change in place on the simulated disk, after a power cut."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def found(fs: SimulatedFs) -> set[bytes]:
     return {image[PATH] for image in fs.images()}
 
 
-def test_what_was_synced_is_found_and_what_was_not_may_be_lost_zero_or_torn() -> None:
+def test_synced_bytes_are_found_and_others_may_be_lost_zero_or_torn() -> None:
     fs = SimulatedFs({PATH: b""})
     file = fs.open(PATH)
     file.write(0, b"durable")

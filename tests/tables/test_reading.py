@@ -1,4 +1,4 @@
-"""The reading API as a user calls it: what is read from where, which part of it, and what a report says afterwards."""
+"""The reading API as a user calls it: sources, columns and ranges, and the report afterwards."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_every_column_can_be_read_alone_and_has_its_type(table: str, orders: Pat
 
 
 def _write_every_kind_of_file(folder: Path) -> None:
-    """What the other tables need: a transaction, a snapshot, a time index, a transaction index and a checkpoint of epochs."""
+    """Files for the other tables: a transaction, a snapshot, a time index, a transaction index and a checkpoint of epochs."""
     write_segment(folder, 100, transactional_batch(100, 3, 7), marker(103, 7, commit=False), made_batch(104, 2, leader_epoch=3))
     (folder / segment_file_name(100, "timeindex")).write_bytes(struct.pack(">qi", FIRST_TIME + 102, 2))
     (folder / segment_file_name(100, "txnindex")).write_bytes(struct.pack(">hqqqq", 0, 7, 100, 103, 104))
@@ -143,7 +143,7 @@ def test_every_record_column_holds_what_was_written(tmp_path: Path) -> None:
         "position": 0,
     }
     assert (second["key"], second["value"], second["headers"]) == (b"", None, None)
-    assert second["sequence"] == 1, "sequence numbers go on at 0 behind 2**31 - 1"
+    assert second["sequence"] == 1, "sequence numbers continue at 0 after 2**31 - 1"
 
 
 def test_old_formats_have_minus_one_where_they_know_nothing(tmp_path: Path) -> None:
@@ -349,7 +349,7 @@ def test_the_kraft_snapshots_of_real_brokers_hold_records_and_control_records(go
 
 @pytest.fixture
 def transactions(tmp_path: Path) -> Path:
-    """Producer 1 commits 0-2, producer 2 aborts 3-4, producer 3 leaves 9-10 open, with plain records between and behind."""
+    """Producer 1 commits 0-2, producer 2 aborts 3-4, producer 3 leaves 9-10 open, with plain records between and after."""
     folder = tmp_path / "payments-0"
     write_segment(
         folder,
@@ -502,7 +502,7 @@ def test_salvage_resynchronises_after_a_corrupt_length_and_accounts_for_every_by
     report = ReadReport()
     logs = kafkalog.open(damaged)
     assert read_offsets(logs, on_damage="salvage", report=report) == [*range(10), *range(30, 40)]
-    assert report.reasons == {"crc": 1}, "behind a bad checksum without an intact entry the length is not believed"
+    assert report.reasons == {"crc": 1}, "after a bad checksum without an intact entry the length is not trusted"
     assert (report.kept_records, report.kept_batches) == (20, 2)
     assert report.kept_bytes + report.dropped_bytes == (damaged / segment_file_name(0)).stat().st_size
     assert report.as_dict()["kept"] == {"records": 20, "batches": 2, "bytes": report.kept_bytes}

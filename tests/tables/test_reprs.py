@@ -1,4 +1,4 @@
-"""What objects of the lower layers show in a session: one line, bounded, without I/O."""
+"""Objects of the lower layers in a session: one line, bounded, without I/O."""
 
 from __future__ import annotations
 

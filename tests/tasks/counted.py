@@ -77,7 +77,7 @@ def intact_entries(data: bytes) -> Iterator[Entry]:
 
 
 def aborted_entries(entries: Iterable[Entry]) -> set[int]:
-    """The data batches that an abort marker follows before any other of their producer, by `id`."""
+    """The data batches whose producer's next marker is an abort, by `id`."""
     waiting: dict[int, list[Entry]] = defaultdict(list)
     aborted = set()
     for entry in entries:
@@ -177,7 +177,7 @@ def assert_equal(found: Profile, counted: Counted) -> None:
 
 
 def named(ranking: Ranking) -> Counter[Any]:
-    """What a ranking says of each; long names may look the same, so each is counted."""
+    """The figures of a ranking for each name; long names may look the same, so each is counted."""
     return Counter((item.topic, item.name, item.size, item.bytes, item.records) for item in ranking.items)
 
 

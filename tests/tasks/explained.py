@@ -1,4 +1,4 @@
-"""An explanation held against the bytes it explains, and against what the reference codec makes of them."""
+"""An explanation compared with the bytes it explains, and with the records of the reference codec."""
 
 from __future__ import annotations
 

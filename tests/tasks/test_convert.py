@@ -1,4 +1,4 @@
-"""Entries written anew: what changes and what must not, batch by batch."""
+"""Rewritten entries: what changes and what must not, batch by batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `ls` knows of a log directory, against what Kafka's tools and the tables say."""
+"""The listing of a log directory, compared with Kafka's tools and the tables."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def keyed(count: int, keys: int, start: int = 0) -> pa.Table:
 
 
 def latest(folder: Path) -> dict[bytes, bytes]:
-    """What a consumer ends up with per key; a tombstone is nothing."""
+    """The last value of each key, as a consumer has it; a tombstone is nothing."""
     found: dict[bytes, bytes | None] = {}
     for row in read_rows(folder, columns=["key", "value"]):
         found[row["key"]] = row["value"]
@@ -185,7 +185,7 @@ def test_reindex_treats_a_completed_swap_segment_as_the_log_that_it_will_be(half
 
 
 def test_a_swap_file_whose_place_is_not_free_is_left_out(half_swapped: Path, tmp_path: Path) -> None:
-    """What it is to replace is all there yet, and holds no less."""
+    """The segments that it is to replace are all still there, and hold no less."""
     (half_swapped / f"{0:020d}.log.deleted").rename(half_swapped / f"{0:020d}.log")
     assert [result.kept_records for result in salvage_partitions([half_swapped], tmp_path / "out")] == [60]
 

@@ -1,4 +1,4 @@
-"""Which partition a record goes to: the values that Kafka's own tests expect of its hash, and keyless records in turn."""
+"""The partition of a record: the values that Kafka's own tests expect of its hash, and keyless records in turn."""
 
 from __future__ import annotations
 

@@ -350,7 +350,7 @@ def test_a_record_with_a_header_name_twice_is_one_record_of_that_name(tmp_path: 
 
 
 def plain(found: Profile) -> dict[str, object]:
-    """All of it but for what depends on time and place; a store of objects has no blocks."""
+    """All of it except what depends on time and place; an object store has no blocks."""
     disk = {name: size for name, size in vars(found.disk).items() if not name.endswith("disk_bytes")}
     return {**found.as_dict(), "disk": disk, "now_ms": 0, "path": ""}
 

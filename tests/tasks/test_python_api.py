@@ -1,4 +1,4 @@
-"""kafkalog from Python, as somebody uses it who has read the README: every command is a function."""
+"""kafkalog from Python, as a reader of the README uses it: every command is a function."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_plain_string_is_one_topic_and_not_its_letters(logs: Path) -> None:
     assert [(result.topic, result.partition) for result in done] == [("orders", 1)]
 
 
-def test_what_is_no_name_or_number_is_refused_and_says_what_is_allowed(logs: Path) -> None:
+def test_a_wrong_name_or_number_is_refused_with_what_is_allowed(logs: Path) -> None:
     opened = kafkalog.open(logs)
     choices: dict[str, Any]
     for choices in ({"topics": 5}, {"topics": [b"orders"]}, {"partitions": "0"}, {"partitions": [1.5]}, {"columns": [1]}):
@@ -119,7 +119,7 @@ def test_a_time_is_what_one_would_write_and_without_a_zone_it_is_utc(logs: Path,
 
 
 @pytest.mark.parametrize("time", ["yesterday", "2026-13-01", "", 1.5, [1], timedelta(1), True])
-def test_what_is_no_time_is_refused_and_says_what_is_one(logs: Path, time: Any) -> None:
+def test_a_malformed_time_is_refused_with_examples(logs: Path, time: Any) -> None:
     with pytest.raises(kafkalog.UsageError, match=r"start_time=.*2026-01-31"):
         kafkalog.open(logs).read(start_time=time)
 

@@ -1,4 +1,4 @@
-"""Records to append, in every format; and what is wrong with a source, with its place."""
+"""Records to append, in every format; and errors in a source, with their place."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def run(folder: Path, **options: Any) -> ReindexResult:
 
 @pytest.fixture
 def orders(tmp_path: Path) -> Path:
-    """Two segments without anything beside them; the second ends an aborted transaction that began in the first."""
+    """Two segments without index and snapshot files; the second ends an aborted transaction that began in the first."""
     folder = tmp_path / "data" / "orders-0"
     write_segment(folder, 0, *(made_batch(number * 10) for number in range(40)), transactional_batch(400, 10, 7))
     write_segment(folder, 410, made_batch(410), marker(420, 7, commit=False), made_batch(421, leader_epoch=3))
@@ -57,7 +57,7 @@ def test_index_snapshot_and_checkpoint_files_are_rebuilt_in_place(orders: Path) 
 
 @pytest.mark.parametrize("step", [1, 16, 48])
 def test_a_rebuilt_snapshot_lists_colliding_producers_in_the_order_of_the_engine(tmp_path: Path, step: int) -> None:
-    """Nine ids in one bucket make Java's map grow before it is full: what the engine, tested against a JDK, does too."""
+    """Nine ids in one bucket make Java's map grow before it is full: the engine, tested against a JDK, does so too."""
     folder = tmp_path / "data" / "orders-0"
     batches = [made_batch(n * 10, producer_id=n * step, producer_epoch=0, base_sequence=0) for n in range(9)]
     log = write_segment(folder, 0, *batches)
@@ -75,7 +75,7 @@ def test_a_second_run_changes_nothing(orders: Path) -> None:
     assert tree(orders) == before
 
 
-def test_what_was_there_is_kept_aside_unless_it_is_discarded(orders: Path) -> None:
+def test_old_files_are_kept_aside_unless_they_are_discarded(orders: Path) -> None:
     index = orders / segment_file_name(0, "index")
     index.write_bytes(b"wrong")
     result = run(orders)

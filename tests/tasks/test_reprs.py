@@ -1,4 +1,4 @@
-"""Results in an interactive session: what each public function returns shows what it is about, how much, and what was lost."""
+"""Results in an interactive session: the result of each public function shows its subject, its size, and what was lost."""
 
 from __future__ import annotations
 

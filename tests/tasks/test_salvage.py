@@ -124,7 +124,7 @@ def test_a_hole_is_filled_from_another_replica(orders: Path, tmp_path: Path) -> 
     assert read_offsets(out) == list(range(40))
 
 
-def test_what_one_replica_cannot_fill_the_next_one_does(tmp_path: Path) -> None:
+def test_a_hole_that_one_replica_cannot_fill_is_filled_from_the_next(tmp_path: Path) -> None:
     batches = [made_batch(10 * number) for number in range(6)]
     good = {0: {0, 5}, 1: {0, 2, 5}, 2: {0, 1, 3, 5}}
     for replica, intact in good.items():
@@ -193,7 +193,7 @@ def test_partitions_with_different_topic_ids_are_no_replicas(orders: Path, tmp_p
 
 @pytest.mark.parametrize("damage", [slice(0, 61), slice(8, 12), slice(17, 21), slice(0, 8), slice(16, 17)])
 def test_batches_forged_inside_a_value_are_not_taken(tmp_path: Path, damage: slice) -> None:
-    """T-24: the header of the batch that holds them is damaged, so that a search behind it comes upon them."""
+    """T-24: the header of the batch that holds them is damaged, so that a search after it finds them."""
     forged = made_batch(11, 2) + made_batch(13, 2) + made_batch(15, 3)
     holder = bytearray(encode_batch([Record(10, FIRST_TIME, None, b"x" * 50 + forged), *made_records(11, 9)]))
     holder[damage] = bytes(each ^ 0x5A for each in holder[damage])
@@ -205,7 +205,7 @@ def test_batches_forged_inside_a_value_are_not_taken(tmp_path: Path, damage: sli
 
 
 def test_batches_between_two_damages_need_something_to_speak_for_them(tmp_path: Path) -> None:
-    """Zeroed headers before and behind: these may be bytes of a value. A damaged body tells by its length that they are not."""
+    """Zeroed headers before and after: these may be bytes of a value. A damaged body shows by its length that they are not."""
     batches = [made_batch(10 * number) for number in range(6)]
     zeroed = [bytes(61) + batches[number][61:] for number in range(6)]
     folder = tmp_path / "source" / "orders-0"

@@ -22,7 +22,7 @@ from tests.builders.small_logs import made_batch, read_offsets, read_rows, write
 
 
 class LateFs(LocalFs):
-    """One whose user is slow: before it holds a folder for the first time, somebody else has done something there."""
+    """A file system whose user is slow: before it locks a folder for the first time, somebody else has been there."""
 
     def __init__(self, before: Callable[[], object]) -> None:
         self.before: list[Callable[[], object]] = [before]
@@ -70,7 +70,7 @@ def reindex_late(folder: Path, before: Callable[[], object]) -> ReindexResult:
 
 
 def roll(folder: Path) -> None:
-    """What a broker leaves that was started, took records as the leader of a new epoch, and was stopped."""
+    """Leave the log as a broker does that was started, took records as the leader of a new epoch, and was stopped."""
     write_segment(folder, 20, made_batch(20, leader_epoch=3))
     (folder / "leader-epoch-checkpoint").write_text("0\n1\n3 20\n")
 
@@ -109,8 +109,8 @@ def test_a_log_that_went_just_before_its_folder_was_held_is_said_to_be_gone(
     assert list(orders.iterdir()) == []
 
 
-def test_what_was_damaged_just_before_the_folder_was_held_is_not_cut_off(orders: Path) -> None:
-    """Only what compaction left half-way is brought to an end there, and opening the log for it would cut whole batches off."""
+def test_batches_damaged_just_before_the_folder_was_locked_are_not_cut_off(orders: Path) -> None:
+    """Only an interrupted compaction is completed there, and opening the log for it would cut off whole batches."""
     log = orders / segment_file_name(0)
     (orders / f"{segment_file_name(0)}.cleaned").write_bytes(b"half")
     damaged = bytes(100) + log.read_bytes()[100:]

@@ -1,4 +1,4 @@
-"""The package from outside: what an import loads, what it exports, which version it says it is."""
+"""The package from outside: the modules an import loads, its exports, its version."""
 
 from __future__ import annotations
 

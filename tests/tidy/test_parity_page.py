@@ -1,4 +1,4 @@
-"""docs/parity.md says what is so: every test and script that it names exists, its counts are right, and enough is covered."""
+"""docs/parity.md is true: every test and script that it names exists, its counts are right, and enough is covered."""
 
 from __future__ import annotations
 

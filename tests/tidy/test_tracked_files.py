@@ -1,4 +1,4 @@
-"""What must never be written into a file of the project: paths of one machine, package registries, large files."""
+"""Content that no file of the project may have: paths of one machine, package registries, large files."""
 
 from __future__ import annotations
 

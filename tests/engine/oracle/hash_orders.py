@@ -1,6 +1,6 @@
-"""The orders of Java's HashMap, asked of a JDK: python -m tests.engine.oracle.hash_orders
+"""The orders of Java's HashMap, obtained from a JDK: python -m tests.engine.oracle.hash_orders
 
-Takes the keys of each case from tests/format/data/hash_orders.json and writes the file again with what the JDK did with them.
+Takes the keys of each case from tests/format/data/hash_orders.json and writes the file again with the JDK's orders.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The packed scripts, run on Kafka's own engine again: python -m tests.engine.oracle.rerun [--write] [cases|fresh|scenarios …]
 
-Ends with how many scripts gave the same results and files as are packed; --write packs what they gave now. The scripts of
+Ends with how many scripts gave the same results and files as are packed; --write packs the new ones. The scripts of
 `scenarios` are written in tests/engine/scenarios, and `python -m tests.engine.scenarios.record` packs changed ones.
 """
 
@@ -37,7 +37,7 @@ def rerun(pack: str, scratch: Path) -> tuple[Path, list[str]]:
 
 
 def _difference(before: Path, after: Path) -> str | None:
-    """What differs between two runs of a script: the first line of its results, or a file."""
+    """The difference between two runs of a script: the first line of its results, or a file."""
     pairs = zip(_results(before), _results(after), strict=True)
     for number, (expected, found) in enumerate(pairs, 1):
         if expected != found:

@@ -1,4 +1,4 @@
-"""Compaction: what one pass keeps, what it picks, tombstones under their horizons, grouping, large records, crashes."""
+"""Compaction: records that a pass keeps, logs that it picks, tombstones and their horizons, grouping, large records, crashes."""
 
 from __future__ import annotations
 

@@ -209,7 +209,7 @@ def old_wrappers_far_apart_roll_by_their_last_offset(log: Script) -> None:
 
 
 def _overflowed(log: Script, *payloads: bytes, base: int = 0) -> None:
-    """A segment whose offsets do not fit its name, as a fault of Kafka before 1.1 left them."""
+    """A segment whose offsets are out of range for its name, as a fault of Kafka before 1.1 left them."""
     log.open({"index.interval.bytes": 1, "file.delete.delay.ms": 1000})
     log.close(clean=False)
     if base:

@@ -1,4 +1,4 @@
-"""Opening a log whose small files say what cannot be: checkpoints, indexes and topic ids that somebody else wrote."""
+"""Opening a log whose small files say the impossible: checkpoints, indexes and topic ids that somebody else wrote."""
 
 from __future__ import annotations
 

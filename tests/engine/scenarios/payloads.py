@@ -1,4 +1,4 @@
-"""What the scripts append: batches and messages as clients, leaders and old brokers write them, and as nobody should."""
+"""Payloads of the scripts: batches and messages as clients, leaders and old brokers write them, and invalid ones."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def marker(
 
 
 def empty(base_offset: int, last_offset: int, **fields: Any) -> bytes:
-    """What compaction leaves of a batch whose records are all gone."""
+    """The batch that compaction leaves when all its records are gone."""
     fields = {"leader_epoch": 0, "max_timestamp": START_MS} | fields
     return reference.encode_empty_batch(base_offset=base_offset, last_offset=last_offset, **fields)
 
@@ -84,7 +84,7 @@ def messages(
 
 
 def altered(stored: bytes, *, checksum: bool = True, **fields: int) -> bytes:
-    """A v2 batch with other values in fields of its header, under a checksum that fits unless told otherwise."""
+    """A v2 batch with other values in fields of its header, under a matching checksum unless another is given."""
     header = np.frombuffer(stored, layout.HEADER, 1).copy()
     for name, value in fields.items():
         header[name] = value
@@ -96,7 +96,7 @@ def altered(stored: bytes, *, checksum: bool = True, **fields: int) -> bytes:
 
 
 def with_body(stored: bytes, body: bytes, **fields: int) -> bytes:
-    """A v2 batch with another body behind its header."""
+    """A v2 batch with another body after its header."""
     fields["batch_length"] = layout.MIN_BATCH_LENGTH + len(body)
     return altered(stored[: layout.HEADER_SIZE] + body, checksum=True, **fields)
 

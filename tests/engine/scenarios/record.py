@@ -1,4 +1,4 @@
-"""Run the scripts on Kafka's own engine and keep what it did: `python -m tests.engine.scenarios.record [name…]`.
+"""Run the scripts on Kafka's own engine and record the results: `python -m tests.engine.scenarios.record [name…]`.
 
 Needs Java and Maven. Without names everything is recorded and packed into tests/engine/data; with names only the results are
 shown.
@@ -18,7 +18,7 @@ from .script import Script, scripts
 
 
 def record(written: list[Script], folder: Path) -> list[str]:
-    """One case folder per script, with what the engine answered and left; what was not as expected."""
+    """One case folder per script, with the answers and files of the engine; the differences from what was expected."""
     for script in written:
         (folder / script.name).mkdir()
         (folder / script.name / "script.jsonl").write_text("".join(f"{each.line}\n" for each in script.operations))

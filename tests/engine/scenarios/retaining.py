@@ -1,4 +1,4 @@
-"""What goes: retention by time, size and log start, DeleteRecords, and what happens to snapshots and epochs."""
+"""Retention by time, size and log start, DeleteRecords, and their effect on snapshots and epochs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A script for the log engine, written by hand: its operations, and what each one is expected to give.
+"""A script for the log engine, written by hand: its operations, and the expected result of each.
 
-The form of the lines is that of the scripts in cases.tar.xz. What is expected is checked twice: against Kafka's own engine when
+The form of the lines is that of the scripts in cases.tar.xz. Expected results are checked twice: against Kafka's own engine when
 the script is recorded (record.py), and against what was recorded whenever the suite runs.
 """
 
@@ -17,7 +17,7 @@ START_MS: Final = 1_700_000_000_000
 FOLDER: Final = "data/t-0"
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 60 * MINUTE_MS
-# Small index files keep the recorded folders small; nothing here fills one unless it wants to.
+# Small index files keep the recorded folders small; only scripts about full indexes fill one.
 SETTINGS: Final = {"segment.index.bytes": 4096}
 
 Result = Mapping[str, Any]
@@ -32,7 +32,7 @@ class Operation:
     gives: Mapping[str, Any]
 
     def difference(self, result: Result) -> str | None:
-        """What is not as expected in the result, None if everything is."""
+        """The part of the result that is not as expected, None if all is."""
         if (found := result.get("error")) != self.refused:
             return f"{self.line[:200]}: error {found} ({result.get('message')}), expected {self.refused}"
         wrong = {name: result.get(name) for name, value in self.gives.items() if result.get(name) != value}
@@ -66,12 +66,12 @@ class Script:
         self.is_open = False
 
     def reopen(self, **fields: Any) -> None:
-        """As a broker does that was stopped properly."""
+        """Close and open, as after a clean stop of the broker."""
         self.close()
         self.open(**fields)
 
     def crash(self, **fields: Any) -> None:
-        """As a broker does that was killed; what is written stays."""
+        """Open again, as after a kill of the broker; written data stays."""
         self.close(clean=False)
         self.open(**fields)
 
@@ -79,7 +79,7 @@ class Script:
         self.do("append", fields.pop("refused", None), fields.pop("gives", None), records=text(payload), **fields)
 
     def follow(self, payload: bytes, leader_epoch: int = 0, **fields: Any) -> None:
-        """What a follower does with the bytes that its leader sent."""
+        """Append as a follower does with the bytes that its leader sent."""
         self.append(payload, origin="replication", leader_epoch=leader_epoch, **fields)
 
     def transactional(self, payload: bytes, **fields: Any) -> None:

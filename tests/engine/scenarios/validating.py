@@ -1,4 +1,4 @@
-"""What an append checks and changes: offsets, counts, checksums, timestamps, keys, codecs, old formats."""
+"""Checks and changes of an append: offsets, counts, checksums, timestamps, keys, codecs, old formats."""
 
 from __future__ import annotations
 

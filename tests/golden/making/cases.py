@@ -259,7 +259,7 @@ def _old_formats(work: Workload) -> None:
 
 
 def _groups(work: Workload) -> None:
-    """What fills the internal topics: groups of every kind, one that is deleted, offsets in transactions."""
+    """Groups that fill the internal topics: of every kind, one that is deleted, offsets in transactions."""
     work.add("group", "golden-group-é", "gzip", 20, "")
     work.add("group", "group-two", "snappy", 10, "client.id=cé")
     work.add("group", "group-three", "lz4", 10, "group.instance.id=static-1")

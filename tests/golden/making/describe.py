@@ -1,4 +1,4 @@
-"""What Kafka's own tools and record classes say of a log directory, in the files that `tests/golden/expected.py` reads."""
+"""The output of Kafka's own tools and record classes for a log directory, in the files that `tests/golden/expected.py` reads."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ METADATA = "__cluster_metadata"
 
 @dataclass(frozen=True)
 class Read:
-    """What a consumer found: where the partition starts and ends for it, and how many records lie between."""
+    """A consumer's view: where the partition starts and ends for it, and the number of records between."""
 
     start_offset: int
     end_offset: int
@@ -42,7 +42,7 @@ Reads = Mapping[tuple[str, str], Read]  # by partition folder and isolation leve
 
 
 class NoTool(Exception):
-    """Kafka's tool is not to be had; the argument says why."""
+    """Kafka's tool is not available; the argument says why."""
 
 
 def release_numbers(release: str) -> tuple[int, ...]:
@@ -112,7 +112,7 @@ class _Dumps:
         self._write(f"{number}.indexes.dump", Said(stdout, stderr, ""))
 
     def _ask(self, path: Path, *options: str) -> Said:
-        """What the tool said, without the folder in its paths; the exception that it died of is the last line, in brackets."""
+        """The tool's output, without the folder in its paths; the exception that it died of is the last line, in brackets."""
         name = str(path.relative_to(self.root))
         said = self.tool.dump("--files", name, *options)
         stdout, stderr = (text.replace(f"{self.root.resolve()}/".encode(), b"") for text in (said.stdout, said.stderr))

@@ -1,4 +1,4 @@
-"""What is written into the topics of a golden set: lines for GoldenClient.java, the same ones for the same release and seed."""
+"""The workload of a golden set: lines for GoldenClient.java, the same ones for the same release and seed."""
 
 from __future__ import annotations
 

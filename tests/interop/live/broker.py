@@ -74,7 +74,7 @@ class Broker:
 
 @dataclass(frozen=True)
 class _OtherUser:
-    """Whom a process runs as, if not as us."""
+    """The user that a process runs as, if not as us."""
 
     user: int | None
 
@@ -86,7 +86,7 @@ class _OtherUser:
 
 
 def resolve_jars(release: str = NEWEST) -> str | None:
-    """Copy the jars of a release into build once; what went wrong, None when nothing did."""
+    """Copy the jars of a release into build once; the error, None if there was none."""
     return copy_jars(HERE, jars_of(release), release)
 
 
@@ -144,7 +144,7 @@ def start_broker(
     lines = [text.format(port=port, other_port=other_port, log_directory=log_directory)]
     lines += [f"{name}={value}\n" for name, value in (settings or {}).items()]
     properties.write_text("".join(lines))
-    if _is_kraft(release) and not (log_directory / "meta.properties").exists():  # else it goes on with the logs that are there
+    if _is_kraft(release) and not (log_directory / "meta.properties").exists():  # otherwise it continues with the existing logs
         arguments = ("format", "--cluster-id", CLUSTER_ID, "--config", str(properties))
         _run_java(_java(folder, "kafka.tools.StorageTool", *arguments, release=release), other_user)
     command = _java(folder, "kafka.Kafka", str(properties), options=java_options, release=release)

@@ -6,7 +6,7 @@ consume       what a consumer gets, from the beginning to where it has to wait: 
 fill          a topic of one segment, with about as many MiB as the last argument says
 digests       as consume, with the CRC-32 of each value in its place
 create        topics of one partition that keep everything: their names, with commas between, and settings as JSON
-add           MORE records, behind what the topic has; of several, with commas between their names, each
+add           MORE records, after those of the topic; of several, with commas between their names, each
 churn         for the seconds of the last argument, short transactions of which half are aborted, and records of few keys
 """
 

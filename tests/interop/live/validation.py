@@ -42,7 +42,7 @@ class Refusal(NamedTuple):
 
 
 def validate_all(requests: Sequence[Request]) -> Iterator[Stored | Refusal]:
-    """What Kafka makes of each set."""
+    """The outcome of each set in Kafka."""
     command = ["java", "-cp", f"{JARS}/*", str(HERE / "Validation.java")]
     given = struct.pack(">i", len(requests)) + b"".join(map(_encode, requests))
     done = subprocess.run(command, input=given, capture_output=True, timeout=SECONDS, check=False)

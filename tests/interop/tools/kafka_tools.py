@@ -22,7 +22,7 @@ LOGGER = b"SLF4J"  # it says on standard error that it has nothing to log with
 
 @dataclass(frozen=True)
 class Said:
-    """What the tool wrote, byte for byte, and the exception that it died of, if it did."""
+    """The tool's output, byte for byte, and the exception that it died of, if it did."""
 
     stdout: bytes
     stderr: bytes
@@ -68,7 +68,7 @@ class DumpTool:
 
 
 def resolve_jars(release: str = NEWEST) -> str | None:
-    """Copy the jars of a release into build once; what went wrong, None when nothing did."""
+    """Copy the jars of a release into build once; the error, None if there was none."""
     return copy_jars(HERE, jars_of(release), release)
 
 
@@ -77,7 +77,7 @@ def jars_of(release: str) -> Path:
 
 
 def require_jars() -> None:
-    """Go on only if Kafka's tools are to be had."""
+    """Continue only if Kafka's tools are available."""
     require("java", "mvn")
     problem = resolve_jars()
     if problem is not None:

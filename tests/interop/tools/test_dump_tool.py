@@ -1,4 +1,4 @@
-"""`kafkalog dump` beside a live DumpLogSegments: odd values, damaged files, and messages of every kind of internal record."""
+"""`kafkalog dump` against a live DumpLogSegments: odd values, damaged files, and messages of every kind of internal record."""
 
 from __future__ import annotations
 
