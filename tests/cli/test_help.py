@@ -248,7 +248,7 @@ def test_the_version_in_detail_names_libraries_and_c_functions(run: Run) -> None
 def test_a_missing_c_function_is_said_to_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert MISSING == "missing: the Python binding is used instead"
     monkeypatch.setattr("kafkalog.cli.run.version.NATIVE_FUNCTIONS", ((lambda: native.NOT_FOUND, "crc32_iscsi", "isal"),))
-    assert f"  {'crc32_iscsi':<22}{MISSING}" in list(version_lines())
+    assert f"  {'crc32_iscsi':<24}{MISSING}" in list(version_lines())
 
 
 def test_the_version_in_detail_leaves_no_c_function_out() -> None:

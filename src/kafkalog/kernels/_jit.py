@@ -160,6 +160,39 @@ def _copy_ahead_by_address(source: Any, start: Any, target: Any, target_start: A
 copy_ahead = inline(_copy_by_index if JIT_OFF or BOUNDS_CHECK else _copy_ahead_by_address)
 
 
+SHORT_STEP_BYTES = 8
+
+
+def _copy_earlier_by_address(array: Any, start: Any, target_start: Any, size: Any) -> None:
+    distance = target_start - start
+    to = np.uintp(array.ctypes.data) + np.uintp(target_start)
+    origin = np.uintp(array.ctypes.data) + np.uintp(start)
+    stop = to + np.uintp(size)
+    if distance >= STEP_BYTES and target_start + size + STEP_BYTES <= array.shape[0]:
+        while to < stop:
+            _move(to, origin, np.uintp(STEP_BYTES))
+            to += np.uintp(STEP_BYTES)
+            origin += np.uintp(STEP_BYTES)
+    elif distance >= SHORT_STEP_BYTES and target_start + size + SHORT_STEP_BYTES <= array.shape[0]:
+        while to < stop:
+            _move(to, origin, np.uintp(SHORT_STEP_BYTES))
+            to += np.uintp(SHORT_STEP_BYTES)
+            origin += np.uintp(SHORT_STEP_BYTES)
+    else:
+        for index in range(size):
+            array[target_start + index] = array[start + index]
+
+
+def _copy_earlier_by_index(array: Any, start: Any, target_start: Any, size: Any) -> None:
+    for index in range(size):
+        array[target_start + index] = array[start + index]
+
+
+# Repeats earlier bytes of the same array from front to back, so a copy may overlap itself. Bytes after it may be overwritten, as
+# with `copy_ahead`.
+copy_earlier = inline(_copy_earlier_by_index if JIT_OFF or BOUNDS_CHECK else _copy_earlier_by_address)
+
+
 def _generate_call(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     """Call the C function whose address is the first argument, with the others."""
     kinds = [context.get_value_type(kind) for kind in signature.args[1:]]
@@ -179,7 +212,22 @@ def _type_zstd(typing: Any, function: Any, context: Any, target: Any, room: Any,
     return types.int64(types.uintp, types.uintp, types.uintp, types.uintp, types.uintp, types.uintp), _generate_call
 
 
+def _type_xxh32(typing: Any, function: Any, data: Any, size: Any, seed: Any) -> Any:
+    return types.uint32(types.uintp, types.uintp, types.uintp, types.uint32), _generate_call
+
+
+def _type_crc32(typing: Any, function: Any, state: Any, data: Any, size: Any) -> Any:
+    return types.uint32(types.uintp, types.uint32, types.uintp, types.uintp), _generate_call
+
+
+def _type_inflate(typing: Any, function: Any, state: Any) -> Any:
+    return types.int32(types.uintp, types.uintp), _generate_call
+
+
 # C functions that kernels call by an address found at run time (`native`), which is the first argument; the others as in C.
 call_crc32c: Any = intrinsic(_type_crc)  # crc32_iscsi(data, size, state)
 call_lz4: Any = intrinsic(_type_lz4)  # LZ4_decompress_safe, LZ4_compress_default(source, target, size, room)
 call_zstd: Any = intrinsic(_type_zstd)  # ZSTD_decompressDCtx(context, target, room, source, size)
+call_xxh32: Any = intrinsic(_type_xxh32)  # XXH32(data, size, seed)
+call_crc32: Any = intrinsic(_type_crc32)  # crc32_gzip_refl(state, data, size)
+call_inflate: Any = intrinsic(_type_inflate)  # isal_inflate_stateless(state)

@@ -1,4 +1,4 @@
-"""Big-endian integers and varints from a byte array: the smallest kernels.
+"""Integers and varints from a byte array: the smallest kernels.
 
 Every byte is widened on load and all arithmetic is 64-bit, so that results are the same with the JIT off.
 """
@@ -15,6 +15,8 @@ from ._jit import inline
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int64]
 Int = Any  # np.int64 when compiled, otherwise perhaps a Python integer
+
+UNKNOWN = -1  # instead of a number of bytes: the payload is left to `codecs`
 
 
 @inline
@@ -37,6 +39,15 @@ def load_int32(data: Bytes, at: Int) -> Int:
 @inline
 def load_int64(data: Bytes, at: Int) -> Int:
     return (load_int32(data, at) << 32) | load_uint32(data, at + 4)
+
+
+@inline
+def load_little(data: Bytes, at: Int, size: Int) -> Int:
+    """A little-endian integer of `size` bytes without a sign."""
+    value = np.int64(0)
+    for index in range(size):
+        value |= np.int64(data[at + index]) << (8 * index)
+    return value
 
 
 @inline

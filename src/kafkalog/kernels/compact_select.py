@@ -46,8 +46,8 @@ from .compact_write import (
     empty_batch,
     rewrite_batch,
 )
-from .compression import decompress
 from .decode_batches import find_headers, origin, record_front, sized_bytes
+from .decompress import decompress
 from .layout import ENTRY, OK, START, STOP
 from .offset_map import LATEST_OFFSET, SIZE, Words, find, hash_of, store
 

@@ -27,11 +27,12 @@ from kafkalog.format.entry_table import SIZE as ENTRY_SIZE
 
 from ._jit import call_crc32c, copy_bytes, inline, kernel
 from .bytes import Bytes, Int, Ints
-from .compression import LZ4, compress_frame, frame_room
 from .crc import crc32c
 from .decode_batches import sized_bytes
+from .decompress import LZ4
 from .encode_messages import size_of_varint, store_int, store_varint
 from .layout import CRC32C_FUNCTION
+from .lz4 import compress_frame, frame_room
 
 # Statuses. LEFT: the plain path must rewrite the batch. COMPRESS: `codecs` must compress its records. NO_ROOM: in the buffers.
 ALL, LEFT, COMPRESS, NO_ROOM = range(4)

@@ -13,10 +13,10 @@ from kafkalog.format.entry_table import ATTRIBUTES, BASE_OFFSET, LAST_OFFSET, MA
 
 from ._jit import inline, kernel
 from .bytes import Bytes, Int, Ints
-from .compression import decompress
 from .crc import batch_matches
 from .decode_batches import decode_batch
 from .decode_messages import MIN_INNER_ENTRY, decode_messages, decode_set
+from .decompress import decompress
 from .layout import (
     BAD_CRC,
     BAD_OFFSET,

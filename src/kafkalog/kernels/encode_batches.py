@@ -34,7 +34,6 @@ from kafkalog.format.entry_table import (
 
 from ._jit import JIT_OFF, call_crc32c, copy_ahead, copy_bytes, inline, kernel
 from .bytes import Bytes, Int, Ints
-from .compression import BLOCK_BOUND, LZ4_BLOCK, LZ4_HEADER, SIZE_FIELD, compress_frame
 from .crc import crc32c
 from .encode_messages import (
     BAD_OFFSET,
@@ -50,6 +49,7 @@ from .encode_messages import (
     store_int,
     store_varint,
 )
+from .lz4 import BLOCK, BLOCK_BOUND, HEADER, SIZE_FIELD, compress_frame
 from .native import NOT_FOUND
 
 # A status besides those of `encode_messages`: no room for the batch of that row, in `target` or `fields`.
@@ -279,5 +279,5 @@ def compress_batches(data: Bytes, fields: Ints, function: Int, crc_function: Int
 
 def compressed_room(size: int, count: int) -> int:
     """Bytes that `compress_batches` may touch for `count` batches of `size` bytes: a block that does not shrink is stored."""
-    blocks = size // LZ4_BLOCK + count
-    return size + count * (LZ4_HEADER + SIZE_FIELD) + blocks * SIZE_FIELD + BLOCK_BOUND
+    blocks = size // BLOCK + count
+    return size + count * (HEADER + SIZE_FIELD) + blocks * SIZE_FIELD + BLOCK_BOUND

@@ -27,9 +27,19 @@ KEY, VALUE, HEADERS = 1, 2, 4
 KEPT = KEY | VALUE | HEADERS
 CHECK = 8  # nothing, but its structure is checked
 
-# Rows of the tools: addresses of C functions (`native`; 0: none) and the most bytes that a payload may decompress to.
-CRC32C_FUNCTION, LZ4_FUNCTION, ZSTD_FUNCTION, ZSTD_CONTEXT, PAYLOAD_LIMIT = range(5)
-TOOL_COUNT = 5
+# Rows of the tools: addresses of C functions (`native`; 0: none), the most bytes that a payload may decompress to, and
+# from INFLATE_STATE on the memory that ISA-L's inflate works in.
+(
+    CRC32C_FUNCTION,
+    LZ4_FUNCTION,
+    XXH32_FUNCTION,
+    ZSTD_FUNCTION,
+    ZSTD_CONTEXT,
+    INFLATE_FUNCTION,
+    CRC32_FUNCTION,
+    PAYLOAD_LIMIT,
+    INFLATE_STATE,
+) = range(9)
 
 # Statuses of `decode`. The order is that of REASON_OF below.
 (

@@ -26,6 +26,10 @@ CRC32C_OF_CHECK_INPUT = 0xE3069283
 LZ4_BLOCK = b"\x90" + CHECK_INPUT  # nine literals
 LZ4_SLACK = 16
 ZSTD_FRAME = bytes.fromhex("28b52ffd20 09 490000") + CHECK_INPUT  # one raw block
+DEFLATED = b"\x01\x09\x00\xf6\xff" + CHECK_INPUT  # one stored block
+XXH32_OF_CHECK_INPUT = 0x937BAD67
+CRC32_OF_CHECK_INPUT = 0xCBF43926
+INFLATE_STATE_BYTES = 128 << 10  # inflate_state has about 87 KiB
 ALL_ONES = 0xFFFFFFFF
 
 
@@ -76,6 +80,56 @@ def zstd_function() -> int:
     written = function(ctypes.c_void_p(context.address), target, size(len(target)), ZSTD_FRAME, size(len(ZSTD_FRAME)))
     is_right = (written, target.raw) == (len(CHECK_INPUT), CHECK_INPUT)
     return _address(function) if is_right else _not_found("ZSTD_decompressDCtx", "zstandard")
+
+
+@functools.cache
+def xxh32_function() -> int:
+    """`XXH32` of liblz4's xxHash: (data, size, seed) to the hash."""
+    function = _find("lz4.frame._frame", "XXH32")
+    if function is None:
+        return _not_found("XXH32", "lz4")
+    function.restype = ctypes.c_uint32
+    found = function(CHECK_INPUT, ctypes.c_size_t(len(CHECK_INPUT)), 0)
+    return _address(function) if found == XXH32_OF_CHECK_INPUT else _not_found("XXH32", "lz4")
+
+
+@functools.cache
+def crc32_function() -> int:
+    """`crc32_gzip_refl` of ISA-L: (state, data, size) to the checksum; begins with 0."""
+    function = _find("isal.isal_zlib", "crc32_gzip_refl")
+    if function is None:
+        return _not_found("crc32_gzip_refl", "isal")
+    function.restype = ctypes.c_uint32
+    found = function(ctypes.c_uint32(0), CHECK_INPUT, ctypes.c_uint64(len(CHECK_INPUT)))
+    return _address(function) if found == CRC32_OF_CHECK_INPUT else _not_found("crc32_gzip_refl", "isal")
+
+
+@functools.cache
+def inflate_function() -> int:
+    """`isal_inflate_stateless` of ISA-L: (inflate_state) to 0 for a whole deflate stream.
+
+    Its first words are input and output (`kernels.gzip`); the rest, which it fills itself, has to fit into INFLATE_STATE_BYTES.
+    """
+    function, initialise = _find("isal.isal_zlib", "isal_inflate_stateless"), _find("isal.isal_zlib", "isal_inflate_init")
+    if function is None or initialise is None or crc32_function() == NOT_FOUND:
+        return _not_found("isal_inflate_stateless", "isal")
+    state = (ctypes.c_uint64 * (INFLATE_STATE_BYTES // 8))()
+    target = ctypes.create_string_buffer(len(CHECK_INPUT))
+    initialise(state)
+    source = ctypes.create_string_buffer(DEFLATED, len(DEFLATED))
+    state[0], state[1] = ctypes.addressof(target), len(target)
+    state[2], state[4] = ctypes.addressof(source), len(DEFLATED)
+    is_right = (
+        function(state) == 0 and target.raw == CHECK_INPUT and state[1] >> 32 == len(CHECK_INPUT) and not state[4] & ALL_ONES
+    )
+    return _address(function) if is_right else _not_found("isal_inflate_stateless", "isal")
+
+
+def initialise_inflate(address: int) -> None:
+    """Make INFLATE_STATE_BYTES at `address` an inflate_state for `inflate_function`."""
+    initialise = _find("isal.isal_zlib", "isal_inflate_init")
+    if initialise is not None:
+        initialise(ctypes.c_void_p(address))
 
 
 class ZstdContext:

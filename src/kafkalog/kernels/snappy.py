@@ -1,4 +1,5 @@
-"""Snappy blocks, compressed to the same bytes as the library that Kafka's brokers and Java clients use (1.1.10).
+"""Snappy: payloads decompressed, and blocks compressed to the same bytes as the library that Kafka's brokers and Java clients use
+(1.1.10).
 
 Any sequence of literals and copies that decompresses to the source is valid. This one is chosen as that library chooses it, so
 that a batch recompressed by our partition log has the size it would have on a broker, and segments end where a broker's would.
@@ -13,8 +14,11 @@ from typing import Final
 
 import numpy as np
 
-from ._jit import copy_bytes, inline, kernel
-from .bytes import Bytes, Int, Ints
+from ._jit import copy_ahead, copy_bytes, copy_earlier, inline, kernel
+from .bytes import UNKNOWN, Bytes, Int, Ints, load_little, load_uint32
+
+FRAME_MAGIC: Final = 0x0059505041_4E5382  # 82 'SNAPPY' 00
+FRAME_HEADER: Final = 16
 
 MAX_FRAGMENT: Final = 1 << 16  # how far a table looks back; a larger source is cut into fragments
 MIN_TABLE: Final = 1 << 8
@@ -179,3 +183,76 @@ def _compress_fragment(source: Bytes, target: Bytes, position: Int, table: Ints)
         if at >= limit:
             break
     return _write_literal(source, written, size, target, position) if written < size else position
+
+
+@kernel
+def decompress_payload(data: Bytes, start: Int, stop: Int, arena: Bytes, room: Int) -> Int:
+    """Bytes written to arena[:room] of a raw block or of blocks in Java's framing (`codecs/snappy.py`), or UNKNOWN."""
+    if stop - start < FRAME_HEADER or load_little(data, start, 8) != FRAME_MAGIC:
+        return decompress_block(data, start, stop, arena, np.int64(0), room)
+    at = start + FRAME_HEADER
+    written = np.int64(0)
+    while stop - at >= 4:
+        size = load_uint32(data, at)
+        at += 4
+        if size > stop - at:  # damage, or the header of a further stream
+            return np.int64(UNKNOWN)
+        got = decompress_block(data, at, at + size, arena, written, room)
+        if got < 0:
+            return np.int64(UNKNOWN)
+        written += got
+        at += size
+    return written
+
+
+@kernel
+def decompress_block(data: Bytes, start: Int, stop: Int, arena: Bytes, first: Int, room: Int) -> Int:
+    """Bytes written to arena[first:room], or UNKNOWN if data[start:stop] is no whole block or there is too little room."""
+    size, shift, at = np.int64(0), 0, start
+    while True:
+        if at >= stop or shift > 28:
+            return np.int64(UNKNOWN)
+        byte = np.int64(data[at])
+        at += 1
+        size |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+    if size > room - first:
+        return np.int64(UNKNOWN)
+    to, end = first, first + size
+    while at < stop:
+        tag = np.int64(data[at])
+        at += 1
+        kind = tag & 3
+        if kind == 0:
+            length = (tag >> 2) + 1
+            if length > _LITERAL_IN_TAG:
+                size_bytes = length - _LITERAL_IN_TAG
+                if size_bytes > stop - at:
+                    return np.int64(UNKNOWN)
+                length = load_little(data, at, size_bytes) + 1
+                at += size_bytes
+            if length > stop - at or length > end - to:
+                return np.int64(UNKNOWN)
+            copy_ahead(data, at, arena, to, length)
+            at += length
+        else:
+            distance_bytes = 1 if kind == 1 else (2 if kind == 2 else 4)
+            if distance_bytes > stop - at:
+                return np.int64(UNKNOWN)
+            if kind == 1:
+                length = 4 + ((tag >> 2) & 7)
+                distance = ((tag >> 5) << 8) | np.int64(data[at])
+            elif kind == 2:
+                length = (tag >> 2) + 1
+                distance = np.int64(data[at]) | (np.int64(data[at + 1]) << 8)
+            else:
+                length = (tag >> 2) + 1
+                distance = load_little(data, at, 4)
+            at += distance_bytes
+            if distance == 0 or distance > to - first or length > end - to:
+                return np.int64(UNKNOWN)
+            copy_earlier(arena, to - distance, to, length)
+        to += length
+    return size if to == end else np.int64(UNKNOWN)

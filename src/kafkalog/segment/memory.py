@@ -32,21 +32,29 @@ class DecodeScratch:
     def __init__(self) -> None:
         self.enlarge_arena(ARENA_BYTES)
         self._zstd_context: native.ZstdContext | None = None
+        self._tools: Ints | None = None
 
     def enlarge_arena(self, size: int) -> None:
         self.arena: Bytes = np.empty(size, np.uint8)
 
     def tools(self, payload_limit: int, *, check_crcs: bool) -> Ints:
         """C functions and limits for `kernels.decode`."""
-        zstd = native.zstd_function()
-        if zstd and self._zstd_context is None:
-            self._zstd_context = native.ZstdContext()
-        tools = np.zeros(layout.TOOL_COUNT, np.int64)
+        tools = self._tools if self._tools is not None else self._make_tools()
         tools[layout.CRC32C_FUNCTION] = native.crc32c_function() if check_crcs else native.NOT_FOUND
-        tools[layout.LZ4_FUNCTION] = native.lz4_function()
-        tools[layout.ZSTD_FUNCTION] = zstd
-        tools[layout.ZSTD_CONTEXT] = self._zstd_context.address if self._zstd_context is not None else native.NOT_FOUND
         tools[layout.PAYLOAD_LIMIT] = payload_limit
+        return tools
+
+    def _make_tools(self) -> Ints:
+        tools = self._tools = np.zeros(layout.INFLATE_STATE + native.INFLATE_STATE_BYTES // 8, np.int64)
+        tools[layout.LZ4_FUNCTION] = native.lz4_function()
+        tools[layout.XXH32_FUNCTION] = native.xxh32_function()
+        tools[layout.ZSTD_FUNCTION] = native.zstd_function()
+        if tools[layout.ZSTD_FUNCTION]:
+            self._zstd_context = native.ZstdContext()
+            tools[layout.ZSTD_CONTEXT] = self._zstd_context.address
+        tools[layout.INFLATE_FUNCTION] = native.inflate_function()
+        tools[layout.CRC32_FUNCTION] = native.crc32_function()
+        native.initialise_inflate(tools[layout.INFLATE_STATE :].ctypes.data)
         return tools
 
 

@@ -14,7 +14,10 @@ NATIVE_FUNCTIONS = (
     (native.crc32c_function, "crc32_iscsi", "isal"),
     (native.lz4_function, "LZ4_decompress_safe", "lz4"),
     (native.lz4_compress_function, "LZ4_compress_default", "lz4"),
+    (native.xxh32_function, "XXH32", "lz4"),
     (native.zstd_function, "ZSTD_decompressDCtx", "zstandard"),
+    (native.inflate_function, "isal_inflate_stateless", "isal"),
+    (native.crc32_function, "crc32_gzip_refl", "isal"),
 )
 MISSING = "missing: the Python binding is used instead"
 
@@ -27,7 +30,7 @@ def version_lines() -> Iterator[str]:
     yield "C functions:" + (" switched off (KAFKALOG_NO_NATIVE or NUMBA_DISABLE_JIT)" if native.IS_OFF else "")
     for find, name, package in NATIVE_FUNCTIONS:
         is_found = find() != native.NOT_FOUND
-        yield f"  {name:<22}{f'found in {package} {_version_of(package)}' if is_found else MISSING}"
+        yield f"  {name:<24}{f'found in {package} {_version_of(package)}' if is_found else MISSING}"
 
 
 def _version_of(package: str) -> str:

@@ -14,7 +14,7 @@ from kafkalog.format.java import MAX_INT32
 from kafkalog.kernels import compact_select as kernel
 from kafkalog.kernels import compact_write, layout, scan
 from kafkalog.kernels.bytes import Bytes, Ints
-from kafkalog.kernels.compression import BLOCK_BOUND
+from kafkalog.kernels.lz4 import BLOCK_BOUND
 from kafkalog.kernels.native import lz4_compress_function
 from kafkalog.kernels.offset_map import Words
 from kafkalog.segment.memory import DecodeScratch
