@@ -112,7 +112,7 @@ def _encoded_batches(variant: Variant) -> Iterator[bytes]:
         stop = min(base_offset + RECORDS_PER_BATCH, variant.record_count)
         if stop <= base_offset:
             return
-        records = [_make_record(source, offset, variant.magic) for offset in range(base_offset, stop)]
+        records = [make_record(source, offset, variant.magic) for offset in range(base_offset, stop)]
         if variant.magic == 2:
             yield reference.encode_batch(records, codec=codec, compress=squeeze)
         elif codec:
@@ -121,7 +121,8 @@ def _encoded_batches(variant: Variant) -> Iterator[bytes]:
             yield b"".join(reference.encode_message(one, magic=variant.magic) for one in records)
 
 
-def _make_record(source: random.Random, offset: int, magic: int) -> reference.Record:
+def make_record(source: random.Random, offset: int, magic: int) -> reference.Record:
+    """The record of an offset; the same `source` gives the same records again."""
     value = (
         f'{{"order_id":"{source.getrandbits(128):032x}","customer":{source.randrange(100_000, 1_000_000)},'
         f'"amount":{source.randrange(100, 1_000)}.{source.randrange(10, 100)},"status":"{source.choice(STATUSES)}",'

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks import peers
+from benchmarks.clients import compare_clients
 from benchmarks.compaction import compare_cleaners
 from benchmarks.data import CODECS, RECORDS_PER_BATCH, Segment, Variant, codec_variant, ensure_segment, sized_variant
 from benchmarks.dump import compare_dumps
@@ -303,6 +304,7 @@ def measure_start_up(setup: Setup) -> Section:
 
 EXPERIMENTS: dict[str, Callable[[Setup], Section]] = {
     "codecs": compare_peers,
+    "clients": compare_clients,
     "formats": compare_formats,
     "threads": compare_threads,
     "projections": compare_projections,

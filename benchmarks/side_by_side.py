@@ -1,6 +1,6 @@
 """Whether a change costs speed: two checkouts of kafkalog do the same work in turns, in one run.
 
-    python -m benchmarks.side_by_side BEFORE [AFTER] [--records N] [--rounds N]
+    python -m benchmarks.side_by_side BEFORE [AFTER] [--records N] [--rounds N] [--codecs A,B] [--only decode,dump]
 
 BEFORE and AFTER are checkouts (`git worktree add BEFORE REVISION`); AFTER is this one unless given. Both run with the packages of
 this environment, each in a warm process on one core. The table gives the median processor time of each and their ratio.
@@ -19,9 +19,7 @@ import pyarrow as pa
 import kafkalog
 from benchmarks.measure import REPOSITORY, WarmProcess, race
 
-CODECS = ("none", "lz4")
 WORK = ("decode", "dump", "append", "append-lz4", "verify", "compact")
-BATCH_BYTES = 32 << 10
 SEGMENT_BYTES = 64 << 20
 WORKER = Path(__file__).with_name("checkout_worker.py")
 
@@ -29,10 +27,10 @@ WORKER = Path(__file__).with_name("checkout_worker.py")
 def main() -> None:
     arguments = _parse()
     with tempfile.TemporaryDirectory(prefix="kafkalog-side-by-side-") as folder:
-        sources = {codec: _write_log(Path(folder) / codec / "bench-0", codec, arguments.records) for codec in CODECS}
+        sources = {codec: _write_log(Path(folder) / codec / "bench-0", codec, arguments) for codec in arguments.codecs.split(",")}
         print(f"{'':22}{'before, s':>12}{'after, s':>12}{'after/before':>14}")
-        for what in WORK:
-            for codec in CODECS if not what.startswith("append") else ("none",):
+        for what in arguments.only.split(","):
+            for codec in sources if not what.startswith("append") else list(sources)[:1]:
                 before, after = _compare(what, sources[codec], Path(folder), arguments)
                 name = what if what.startswith("append") else f"{what}, {codec}"
                 print(f"{name:22}{before:12.3f}{after:12.3f}{after / before:14.3f}", flush=True)
@@ -56,8 +54,9 @@ def _command(checkout: Path, what: str, source: Path, work: Path) -> list[str]:
     return ["env", f"PYTHONPATH={checkout / 'src'}", sys.executable, str(WORKER), what, str(source), str(work)]
 
 
-def _write_log(folder: Path, codec: str, records: int) -> Path:
+def _write_log(folder: Path, codec: str, arguments: argparse.Namespace) -> Path:
     """A log of JSON values of about 170 bytes, whose keys occur three times each."""
+    records = arguments.records
     chance = np.random.default_rng(7)
     numbers = chance.integers(0, records // 3, records)
     cities = ("Berlin", "Lisbon", "Nairobi", "Osaka", "Quito", "Reykjavik", "Toronto", "Wellington")
@@ -75,7 +74,7 @@ def _write_log(folder: Path, codec: str, records: int) -> Path:
     )
     config = kafkalog.LogConfig(segment_bytes=SEGMENT_BYTES)
     with kafkalog.PartitionLog.open(str(folder), config) as log:
-        log.append_records(table, codec=codec, batch_bytes=BATCH_BYTES)
+        log.append_records(table, codec=codec, batch_bytes=arguments.batch_bytes)
     return folder
 
 
@@ -86,6 +85,9 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--core", type=int, default=0)
+    parser.add_argument("--codecs", default="none,lz4")
+    parser.add_argument("--batch-bytes", type=int, default=32 << 10)
+    parser.add_argument("--only", default=",".join(WORK))
     return parser.parse_args()
 
 
