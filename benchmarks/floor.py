@@ -12,8 +12,8 @@ from kafkalog.format import batch, entry_table
 from kafkalog.kernels import layout
 from kafkalog.kernels._jit import kernel
 from kafkalog.kernels.bytes import Bytes, Int, Ints
-from kafkalog.kernels.compression import decompress
 from kafkalog.kernels.decode import lay_out
+from kafkalog.kernels.decompress import decompress
 from kafkalog.segment.windows import SegmentWalk, WindowBuffers
 from kafkalog.storage import open_store
 

@@ -49,7 +49,7 @@ def decompress(data: Bytes, arena: Bytes, fields: Ints, payloads: Ints, number: 
         return lz4.decompress_frame(tools[LZ4_FUNCTION], tools[XXH32_FUNCTION], data, start, stop, magic, arena, room)
     if codec == ZSTD and magic == 2:
         return zstd.decompress_frame(tools[ZSTD_FUNCTION], tools[ZSTD_CONTEXT], data, start, stop, arena, room)
-    if codec == SNAPPY and tools[LZ4_FUNCTION]:
+    if codec == SNAPPY:
         return snappy.decompress_payload(data, start, stop, arena, room)
     if codec == GZIP:
         inflate, crc32 = tools[INFLATE_FUNCTION], tools[CRC32_FUNCTION]
