@@ -160,7 +160,7 @@ def test_an_ingest_works_where_there_is_no_pyspark(logs: Path, tmp_path: Path) -
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
-    assert "records=20" in done.stdout
+    assert "20 records of 2 partitions" in done.stdout
     assert sum(pq.read_metadata(path).num_rows for path in target.rglob("*.parquet")) == 20
     with pytest.raises(kafkalog.UsageError, match="exclude each other"):
         kafkalog.ingest(logs, target, topics="orders", options={"subscribePattern": ".*"})
