@@ -22,6 +22,7 @@ from kafkalog.storage.unfinished import NAME_BYTES
 from tests.builders.small_logs import made_batch, write_segment
 from tests.conftest import unavailable
 from tests.spark.ingested import check_manifest, data_files, read_logs, read_table, take, write_orders
+from tests.storage.test_own_folders import empty_own, make_nested
 
 NOBODY = 65534
 
@@ -280,6 +281,16 @@ def test_a_folder_that_another_user_has_put_into_staging_is_not_emptied(logs: Pa
     take(logs, target)
     assert not planted.exists()
     assert len(data_files(target)) == 1
+
+
+def test_3000_nested_folders_in_staging_are_refused_with_the_place(logs: Path, target: Path) -> None:
+    planted = target / manifest.STAGING / "planted"
+    planted.mkdir(parents=True)
+    make_nested(planted, 3000)
+    with pytest.raises(SparkSourceError, match=r"BAD_TARGET: .*/planted/nested/.*: folders nested deeper than an ingest makes"):
+        take(logs, target)
+    empty_own(planted)
+    take(logs, target)
 
 
 def test_a_folder_that_files_cannot_be_moved_to_is_found_before_anything_is_published(logs: Path, target: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -53,6 +52,27 @@ def test_all_that_is_in_a_folder_of_ours_goes(tmp_path: Path) -> None:
     empty_own(staging)
     assert list(staging.iterdir()) == []
     empty_own(staging)
+
+
+def make_nested(folder: Path, depth: int) -> None:
+    """So many folders, one in the other, with a file in the last: their path is longer than a system call accepts."""
+    descriptor = os.open(folder, OPEN_FOLDER)
+    for _ in range(depth):
+        os.mkdir("nested", dir_fd=descriptor)
+        inner = os.open("nested", OPEN_FOLDER, dir_fd=descriptor)
+        os.close(descriptor)
+        descriptor = inner
+    os.close(os.open("part", os.O_CREAT | os.O_WRONLY, dir_fd=descriptor))
+    os.close(descriptor)
+
+
+def test_3000_nested_folders_inside_a_folder_of_ours_go_too(tmp_path: Path) -> None:
+    staging = make_staging(tmp_path)
+    make_nested(staging / "task", 3000)
+    make_nested(staging, 3)
+    (staging / "task" / "empty").mkdir(0o500)
+    empty_own(staging)
+    assert list(staging.iterdir()) == []
 
 
 def test_of_links_inside_only_the_links_go(tmp_path: Path, precious: Path) -> None:
@@ -108,15 +128,16 @@ def test_a_folder_inside_that_is_swapped_for_a_link_leads_nowhere(
 ) -> None:
     staging = make_staging(tmp_path)
     (staging / "deep").mkdir()
-    remove = shutil.rmtree
+    open_folder = os.open
 
-    def swap_and_remove(name: str, *, dir_fd: int) -> None:
-        (staging / name).rename(tmp_path / f"aside-{name}")
-        (staging / name).symlink_to(precious)
-        remove(name, dir_fd=dir_fd)
+    def swap_and_open(name: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        if name in ("deep", "task"):
+            (staging / name).rename(tmp_path / f"aside-{name}")
+            (staging / name).symlink_to(precious)
+        return open_folder(name, flags, mode, dir_fd=dir_fd)
 
-    monkeypatch.setattr(shutil, "rmtree", swap_and_remove)
-    with pytest.raises(OSError, match="symbolic link"):
+    monkeypatch.setattr(os, "open", swap_and_open)
+    with pytest.raises(OSError, match="Not a directory"):
         empty_own(staging)
     assert is_whole(precious)
 

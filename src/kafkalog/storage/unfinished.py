@@ -11,8 +11,8 @@ import errno
 import hashlib
 import os
 import pwd
+import secrets
 import shlex
-import shutil
 import stat
 from contextlib import suppress
 
@@ -132,15 +132,39 @@ def _may_be_changed_by_others(folder: os.stat_result) -> bool:
 
 
 def empty_folder(descriptor: int) -> None:
-    """Remove everything in the open folder: of a link only the link, of another file system nothing."""
+    """Remove everything in the open folder: of a link only the link, of another file system nothing.
+
+    What is in its folders is moved up into it until all is gone: then no depth of them needs recursion, or many descriptors.
+    """
     device = os.fstat(descriptor).st_dev
+    while found := _content(descriptor):
+        for name, status in found:
+            with suppress(FileNotFoundError):
+                if not stat.S_ISDIR(status.st_mode):
+                    os.unlink(name, dir_fd=descriptor)
+                elif status.st_dev == device:
+                    _remove_folder(name, descriptor)
+                else:
+                    raise OSError(errno.EBUSY, f"{os.strerror(errno.EBUSY)}: another file system is mounted there", name)
+
+
+def _content(descriptor: int) -> list[tuple[str, os.stat_result]]:
     with os.scandir(descriptor) as entries:
-        found = [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]
-    for name, status in found:
-        with suppress(FileNotFoundError):
+        return [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]
+
+
+def _remove_folder(name: str, above: int) -> None:
+    """Remove a folder; those in it that are not empty are moved to the folder above."""
+    folder = os.open(name, OPEN_FOLDER, dir_fd=above)
+    try:
+        for inner, status in _content(folder):
             if not stat.S_ISDIR(status.st_mode):
-                os.unlink(name, dir_fd=descriptor)
-            elif status.st_dev == device:
-                shutil.rmtree(name, dir_fd=descriptor)
-            else:
-                raise OSError(errno.EBUSY, f"{os.strerror(errno.EBUSY)}: another file system is mounted there", name)
+                os.unlink(inner, dir_fd=folder)
+                continue
+            try:
+                os.rmdir(inner, dir_fd=folder)
+            except OSError:
+                os.rename(inner, secrets.token_hex(16), src_dir_fd=folder, dst_dir_fd=above)
+    finally:
+        os.close(folder)
+    os.rmdir(name, dir_fd=above)

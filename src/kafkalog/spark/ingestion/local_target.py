@@ -32,6 +32,7 @@ from .target import OWN_FOLDER, bad_target, busy
 
 LOCK: Final = f"{OWN_FOLDER}/lock"
 SYNC_BYTES: Final = 16 << 20
+MOST_NESTED: Final = 100  # folders in a staging folder, of which an ingest makes two or three
 # From a file system without hard links; the lock still keeps runs apart there.
 NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
@@ -243,13 +244,15 @@ class LocalTarget:
             raise self._failed(folder, "removing", error) from error
 
     def _require_own(self, folder: str, above: int, name: str) -> None:
-        """SparkSourceError if this folder, or one in it, belongs neither to us nor to the target's owner."""
+        """SparkSourceError if a folder there belongs neither to us nor to the target's owner, or is nested too deep."""
         allowed = self._owners()
         for place, _, _, descriptor in os.fwalk(name, dir_fd=above, follow_symlinks=False):
             owner = os.fstat(descriptor).st_uid
+            found = self._absolute(folder) + place.removeprefix(name)
             if owner not in allowed:
-                found = self._absolute(folder) + place.removeprefix(name)
                 raise bad_target(found, f"belongs to user {owner}, so it is not emptied; look at it, then remove it")
+            if place.count(os.sep) > MOST_NESTED:
+                raise bad_target(found, "folders nested deeper than an ingest makes them; look at them, then remove them")
 
     def _owners(self) -> set[int]:
         """The users who may have made what is in our own folder: we, or those who can change the target anyway."""
