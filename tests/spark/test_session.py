@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -72,3 +73,19 @@ def test_the_shim_has_the_source_where_spark_is_installed() -> None:
 def test_the_shim_raises_nothing_where_the_source_cannot_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "kafkalog.spark.source", None)
     assert not hasattr(pyspark_kafkalog, "DefaultSource")
+
+
+@pytest.mark.parametrize("call", ["session()", "read_fast('logs', spark=None)"])
+def test_without_pyspark_a_session_says_what_to_install(call: str) -> None:
+    program = f"""
+import sys
+sys.modules["pyspark"] = None
+import kafkalog.spark
+from kafkalog.errors import UsageError
+try:
+    kafkalog.spark.{call}
+except UsageError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.stdout, done.stderr) == ("PySpark is not installed: pip install 'kafkalog[spark]'\n", "")

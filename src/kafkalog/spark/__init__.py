@@ -105,6 +105,9 @@ def read_fast(
     Files are listed and options checked now, in this process, not with the first action. Without a schema, columns that
     are never null are declared so. In everything else it is the same read.
     """
+    from .session import require_pyspark
+
+    require_pyspark()
     from .fast_read import frame_of
 
     paths = [path] if isinstance(path, str | os.PathLike) else path

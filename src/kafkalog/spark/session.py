@@ -17,6 +17,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkalog.errors import UsageError
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -52,6 +54,7 @@ POLL_SECONDS: Final = 0.1
 # What Spark reports for a cluster before its first executor.
 UNKNOWN_CORES: Final = 2
 DAEMON: Final = "pyspark.daemon"
+NO_PYSPARK: Final = ("PySpark is not installed", "pip install 'kafkalog[spark]'")  # what is missing, and how to get it
 
 
 def session(master: str = "local[*]", app_name: str = "kafkalog", **conf: str) -> SparkSession:
@@ -67,6 +70,7 @@ def session(master: str = "local[*]", app_name: str = "kafkalog", **conf: str) -
 
 def start_session(master: str, app_name: str, conf: Mapping[str, str]) -> SparkSession:
     """The same for programs that do not use the source."""
+    require_pyspark()
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -80,6 +84,14 @@ def start_session(master: str, app_name: str, conf: Mapping[str, str]) -> SparkS
     for name, value in {**SETTINGS, **conf}.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+def require_pyspark() -> None:
+    """UsageError with the command that installs PySpark, if it is missing."""
+    try:
+        import pyspark.sql  # noqa: F401
+    except ImportError as error:
+        raise UsageError(": ".join(NO_PYSPARK)) from error
 
 
 def java_home(folder: str | os.PathLike[str] | None = None) -> str | None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from kafkalog.errors import UsageError
 
 from ..errors import SPARK_FAILED, SparkSourceError, bad_option
-from ..session import java_home, session_cores, start_session
+from ..session import NO_PYSPARK, java_home, session_cores, start_session
 from .task_writing import IngestTask, TaskResult, write_task
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def _missing_for_spark() -> tuple[str, str] | None:
     try:
         import pyspark.sql  # noqa: F401
     except ImportError:
-        return "PySpark is not installed", "pip install 'kafkalog[spark]'"
+        return NO_PYSPARK
     try:
         java_home()
     except RuntimeError:
