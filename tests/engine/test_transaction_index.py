@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -123,3 +125,29 @@ def test_an_index_without_a_file_is_renamed_all_the_same(path: Path) -> None:
     index.rename_to(str(path) + ".swap")
     index.append(ABORTED[0])
     assert Path(str(path) + ".swap").stat().st_size == 34
+
+
+def test_a_large_sparse_file_is_not_read_into_memory_at_once(path: Path) -> None:
+    path.touch()
+    os.truncate(path, 4_000_000)
+    index = TransactionIndex(0, LocalFs(), str(path))
+    tracemalloc.start()
+    try:
+        index.sanity_check()
+        assert index.collect_aborted(1, 2) == ([], False)
+        index.truncate_to(1)
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_entries_after_the_first_piece_are_found_and_cut_off(path: Path) -> None:
+    count = 10_000
+    index = TransactionIndex(0, LocalFs(), str(path))
+    for number in range(count):
+        index.append(AbortedTransaction(1, number, number, number))
+    index.close()
+    index = TransactionIndex(0, LocalFs(), str(path))
+    assert [aborted.last_offset for aborted in index.all_aborted()] == list(range(count))
+    index.truncate_to(count - 1)
+    assert path.stat().st_size == (count - 1) * 34

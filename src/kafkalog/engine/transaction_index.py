@@ -16,6 +16,7 @@ from .producer_state import CompletedTransaction
 
 _ENTRY: Final = struct.Struct(">hqqqq")
 assert _ENTRY.size == TXN_INDEX_ENTRY.itemsize
+_PIECE_BYTES: Final = _ENTRY.size << 12  # read at once: a sparse file of any size is easily made
 
 
 class AbortedTransaction(NamedTuple):
@@ -161,10 +162,12 @@ class TransactionIndex:
     def _entries(self) -> Iterator[AbortedTransaction]:
         if not self._has_file:
             return
-        with self._opened() as file:
-            stored = file.read(0, self._size - self._size % _ENTRY.size)
-        for version, *fields in _ENTRY.iter_unpack(stored):
-            # Kafka checks only the first of the version's two bytes, and accepts a negative one.
-            if version >> 8 > TXN_INDEX_VERSION:
-                raise LogRefusal(f"{self.path}: entries of version {version}, which is newer than {TXN_INDEX_VERSION}")
-            yield AbortedTransaction(*fields)
+        stop = self._size - self._size % _ENTRY.size
+        for position in range(0, stop, _PIECE_BYTES):
+            with self._opened() as file:
+                stored = file.read(position, min(_PIECE_BYTES, stop - position))
+            for version, *fields in _ENTRY.iter_unpack(stored):
+                # Kafka checks only the first of the version's two bytes, and accepts a negative one.
+                if version >> 8 > TXN_INDEX_VERSION:
+                    raise LogRefusal(f"{self.path}: entries of version {version}, which is newer than {TXN_INDEX_VERSION}")
+                yield AbortedTransaction(*fields)
