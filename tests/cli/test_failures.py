@@ -17,6 +17,7 @@ from kafkalog.cli.commands.table import TABLES
 from kafkalog.cli.main import main
 from kafkalog.cli.render.summary import report_exit_code, summarise
 from kafkalog.cli.render.target import open_target, refuse_kafka_file
+from kafkalog.cli.render.writers import FORMATS
 from kafkalog.errors import CodecMissing, CorruptBatch, LimitExceeded, NoLogs, StorageError, UsageError
 from kafkalog.log.report import ReadReport
 from tests.cli.runner import COMMAND, Run, batch_of, own_lines, run_child, write_topic
@@ -328,6 +329,28 @@ def test_a_hostile_folder_name_is_escaped_wherever_it_is_shown(run: Run, tmp_pat
         ended = run("table", *arguments, "--columns", "topic,file" if len(arguments) != 4 else "file")
         assert ended.code != 5, ended.errors
         assert all(line.isprintable() for line in (ended.text + ended.errors).split("\n"))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *[["verify", "--format", name] for name in FORMATS],
+        *[["table", name, "--format", "json"] for name in TABLES],
+        ["verify"],
+        ["ls", "--json"],
+        ["profile", "--json"],
+    ],
+    ids=" ".join,
+)
+def test_a_folder_next_to_the_logs_whose_name_is_not_utf_8_is_no_bug(run: Run, tmp_path: Path, command: list[str]) -> None:
+    write_topic(tmp_path, "orders-0", batch_of(b"a"))
+    for name in (b"bad-\xff-0", b"bad-\xff-delete", b"orders-0/bad-\xff"):
+        os.mkdir(os.fsencode(tmp_path) + b"/" + name)
+    number = 2 if command[0] == "table" else 1
+    ended = run(*command[:number], tmp_path, *command[number:])
+    assert ended.code in (0, 1), ended.errors
+    if "json" in command[-1] and (command[0] in ("verify", "ls") or "findings" in command):
+        assert "\\udcff-delete" in ended.text
 
 
 def test_the_real_console_script_reads_a_log(logs: Path) -> None:

@@ -36,8 +36,7 @@ def row_batches(rows: Iterable[Row], schema: pa.Schema) -> Iterator[pa.RecordBat
 
 
 def _as_text(row: Row) -> Row:
-    names = {name: path_text(row[name]) for name in ("topic", "file") if row.get(name) is not None}
-    return {**row, **names}
+    return {name: path_text(value) if isinstance(value, str) else value for name, value in row.items()}
 
 
 def place(partition: Partition) -> Row:
