@@ -12,13 +12,14 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict
 
 from kafkalog.engine.config import LogConfig
 from kafkalog.engine.partition_log import PartitionLog
 from kafkalog.engine.schedule import SystemClock
 from kafkalog.errors import UsageError
 from kafkalog.format import names
+from kafkalog.format.json_shape import SHAPE_ERRORS, parse_object, require_type, shape_problem
 from kafkalog.format.quantities import offsets_text, plural, repr_text, size_text
 from kafkalog.log.partition import Partition
 from kafkalog.log.replicas import Lost
@@ -407,6 +408,12 @@ class _Maintenance:
         return {"command": self.operation.name, "settings": settings, "source": self.partition.folder, "files": files}
 
 
+class _Compaction(TypedDict):
+    records_read: int
+    records_kept: int
+    passes: int
+
+
 class _Journal:
     """The file next to a copy that says which work on which files made it."""
 
@@ -424,19 +431,25 @@ class _Journal:
         known = self._read()
         if known is None or {name: known.get(name) for name in self.job} != json.loads(json.dumps(self.job)):
             raise UsageError(f"{result.folder}: exists already with other content; choose another --out, or move it away")
-        stored = known["result"]
-        for name in ("before", "after"):
-            setattr(result, name, LogState(**stored[name]))
-        result.details, result.cut_bytes, result.state = stored["details"], stored["cut_bytes"], "already there"
-        if (loss := stored.get("loss")) is not None:
-            result.loss = Loss(**{**loss, "damaged": [Lost(**each) for each in loss["damaged"]]})
+        try:
+            stored = known["result"]
+            for name in ("before", "after"):
+                setattr(result, name, LogState(**stored[name]))
+            result.details, result.cut_bytes, result.state = stored["details"], stored["cut_bytes"], "already there"
+            if (loss := stored.get("loss")) is not None:
+                result.loss = Loss(**{**loss, "damaged": [Lost(**each) for each in loss["damaged"]]})
+            require_type(result, MaintenanceResult, "result")
+            if "records_read" in result.details:
+                require_type(result.details, _Compaction, "result.details")
+        except SHAPE_ERRORS as error:
+            what = f"not the journal of the copy next to it ({shape_problem(error)})"
+            raise UsageError(f"{self.path}: {what}; choose another --out, or move both away") from None
         return result
 
     def _read(self) -> dict[str, Any] | None:
         if self.fs.kind(self.path) != "file":
             return None
         try:
-            known = json.loads(self.fs.read(self.path, 0, COPY_BYTES))
+            return parse_object(self.fs.read(self.path, 0, COPY_BYTES))
         except ValueError:
             return None
-        return known if isinstance(known, dict) else None

@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final, Protocol
 
 from kafkalog.errors import KafkaLogError, path_text
+from kafkalog.format.json_shape import parse_object
 from kafkalog.storage.publish import StoredObject, publish_object
 
 from .target import OWN_FOLDER, busy
@@ -151,10 +152,9 @@ class Lease:
 def _fields(content: bytes) -> dict[str, Any]:
     """The fields of a lease; none if it is not one: anybody can write anything there."""
     try:
-        found = json.loads(content)
-    except (ValueError, RecursionError):
+        return parse_object(content)
+    except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _is_free(content: bytes) -> bool:

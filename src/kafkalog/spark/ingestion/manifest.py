@@ -20,12 +20,13 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from crc32c import crc32c
 
 from kafkalog.errors import KafkaLogError, StorageError
 from kafkalog.format.checkpoint import EpochStart
+from kafkalog.format.json_shape import SHAPE_ERRORS, parse_object, require_type, shape_problem
 from kafkalog.format.quantities import plural
 from kafkalog.log.lineage import EntryMark, Lineage
 from kafkalog.storage.store import ByteSource
@@ -115,6 +116,13 @@ class Gap:
     reason: str
 
 
+class _Payload(TypedDict):
+    """How values are decoded, as far as a later run takes it over."""
+
+    schema: str | None
+    is_inferred: bool
+
+
 @dataclass(frozen=True, repr=False)
 class Commit:
     """What one run did, and how far all partitions have come after it.
@@ -163,10 +171,10 @@ class Commit:
 
     @classmethod
     def decode(cls, content: bytes) -> Commit:
-        found = json.loads(content)
+        found = parse_object(content)
         if found["version"] != VERSION:
             raise ValueError(f"version {found['version']}, this kafkalog reads version {VERSION}")
-        return cls(
+        commit = cls(
             found["number"],
             found["run"],
             found["time_ms"],
@@ -183,6 +191,12 @@ class Commit:
             tuple(_file(fields) for fields in found.get("superseded", ())),
             tuple(found.get("replaced", ())),
         )
+        require_type(commit, cls, "commit")
+        require_type(commit.settings.get("value"), _Payload | None, "settings.value")
+        for progress in commit.progress.values():
+            if not 0 <= progress.generation < 1 << 31:
+                raise ValueError(f"generation {progress.generation}")
+        return commit
 
 
 def _progress(fields: dict[str, Any]) -> Progress:
@@ -233,8 +247,9 @@ class CommitLog:
             commit = Commit.decode(self.target.read(path))
             _check_names(commit, path)
             return commit
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise SparkSourceError(BAD_TARGET, f"{self.target.name}/{path}: not a commit of an ingest: {error}") from error
+        except SHAPE_ERRORS as error:
+            what = f"not a commit of an ingest: {shape_problem(error)}; restore it, or choose another target"
+            raise SparkSourceError(BAD_TARGET, f"{self.target.name}/{path}: {what}") from error
 
     def publish(self, commit: Commit) -> None:
         """Publish a commit: from here on the run has happened."""

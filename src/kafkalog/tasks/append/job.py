@@ -7,9 +7,12 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypedDict
 
 from kafkalog.errors import UsageError
+from kafkalog.format.json_shape import SHAPE_ERRORS, parse_object, require_type, shape_problem
+from kafkalog.format.names import parse_folder_name
+from kafkalog.format.quantities import plural
 from kafkalog.storage.fs import Fs, read_small
 from kafkalog.storage.publish import make_folders, publish_files
 from kafkalog.storage.unfinished import name_beside
@@ -77,11 +80,11 @@ class JobFile:
         if self.fs.kind(self.path) != "file":
             return None
         try:
-            fields = json.loads(read_small(self.fs, self.path))
+            fields = parse_object(read_small(self.fs, self.path))
             before = [_job(each) for each in fields.pop("before", ())]
             return replace(_job(fields), before=before)
-        except (ValueError, TypeError, KeyError, AttributeError):
-            raise UsageError(f"{self.path}: not a job file of append; move it away") from None
+        except SHAPE_ERRORS as error:
+            raise UsageError(f"{self.path}: not a job file of append ({shape_problem(error)}); move it away") from None
 
     def write(self, job: Job) -> None:
         make_folders(self.fs, self.folder)
@@ -107,9 +110,72 @@ class JobFile:
         )
 
 
+class _Source(TypedDict, total=False):
+    path: str
+    rows: int
+    size: int
+    modified_ns: int
+    format: str
+    encoding: str
+    digest: str
+    records: int
+
+
+class _Form(TypedDict):
+    """Those of `recognition.FORM`, and how a transaction ends."""
+
+    codec: str
+    level: int | None
+    batch_bytes: int
+    magic: int
+    leader_epoch: int | None
+    producer_id: int
+    producer_epoch: int
+    transaction: str | None
+
+
+class _Request(TypedDict):
+    sources: list[_Source]
+    form: _Form
+    config: dict[str, object]
+    own_partitions: bool
+    keep_timestamps: bool
+    idempotent: bool
+
+
+class _PartitionResult(TypedDict):
+    partition: int
+    folder: str
+    is_new: bool
+    records: int
+    first_offset: int
+    end_offset: int
+    size: int
+
+
+class _Result(TypedDict):
+    records: int
+    partitions: list[_PartitionResult]
+
+
 def _job(fields: dict[str, Any]) -> Job:
     starts = {name: None if start is None else Start(*start) for name, start in fields.pop("starts").items()}
-    return Job(**fields, starts=starts)
+    job = Job(**fields, starts=starts)
+    require_type(job, Job, "job")
+    require_type(job.request, _Request, "request")
+    if job.state == DONE:
+        require_type(job.result, _Result, "result")
+        if any(part.keys() != _PartitionResult.__annotations__.keys() for part in job.result["partitions"]):
+            raise ValueError("result.partitions has unknown fields")
+        for name in job.ends():
+            if parse_folder_name(name) is None:
+                raise ValueError(f"result.partitions names the folder {name!r}")
+    if job.state not in (BEGUN, DONE) or (job.reads and len(job.reads) != len(job.request["sources"])):
+        raise ValueError(f"state {job.state!r}, with {plural(len(job.reads), 'source')}")
+    for name, start in starts.items():
+        if parse_folder_name(name) is None or (start is not None and not all(-1 <= number < 1 << 31 for number in start[1:])):
+            raise ValueError(f"starts.{name} is {start}")
+    return job
 
 
 def _newest(job: Job) -> list[Job]:
