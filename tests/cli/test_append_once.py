@@ -377,3 +377,23 @@ def test_a_plan_refuses_piped_records_that_were_appended_before(source: Path, tm
 def test_all_and_only_what_is_new_cannot_both_be_meant(run: Run, source: Path, tmp_path: Path) -> None:
     ended = run("append", source, "--to", tmp_path / "orders-0", "--again", "--only-new")
     assert (ended.code, "give one of the two" in ended.errors) == (2, True)
+
+
+@pytest.mark.parametrize("content", ['"two"\n', '"two\n'], ids=["other records", "a line that is no record"])
+def test_records_that_others_appended_after_an_interrupted_append_stay_when_it_is_refused(
+    run: Run, other: Path, tmp_path: Path, content: str
+) -> None:
+    to, job = ("--to", tmp_path / "orders-0"), tmp_path / ".orders-0.append.json"
+    assert state(run, other, *to) == "written"
+    mine, theirs = tmp_path / "mine.jsonl", tmp_path / "theirs.jsonl"
+    mine.write_text('"one"\n')
+    theirs.write_text('"theirs"\n')
+    assert state(run, mine, *to) == "written"
+    begun = json.loads(job.read_text()) | {"state": "begun", "result": {}}
+    job.unlink()
+    assert run("truncate", tmp_path / "orders-0", "--to-offset", 1, "--in-place").code == 0
+    assert state(run, theirs, *to) == "written"
+    job.write_text(json.dumps(begun))
+    mine.write_text(content)
+    assert run("append", mine, *to).code == 2
+    assert [row["value"] for row in read_rows(tmp_path / "orders-0")] == [b"other", b"theirs"]

@@ -208,6 +208,7 @@ class _Append:
         self.recognition = Recognition((), self.request, only_new=False)
         self.reads: list[int | None] = [0] * len(sources)
         self.contents = [Content() for _ in sources]
+        self.writers: dict[str, PartitionWriter] = {}
 
     def run(self) -> AppendResult:
         if not self.options.again and self.unfinished is None:
@@ -230,8 +231,9 @@ class _Append:
             except LogStorageFailure:
                 raise
             except (UsageError, LogRefusal):
-                self._undo(job, logs)
-                self.job_file.put_back(self.last)
+                if all(writer.knows_all for writer in self.writers.values()):  # else others may have appended since
+                    self._undo(job, logs)
+                    self.job_file.put_back(self.last)
                 raise
             self._finish(job, logs)
         return self.result
@@ -357,7 +359,7 @@ class _Append:
     def _write(self, job: Job, logs: _Logs) -> None:
         form = self._settled_form(job.producer_id, job.now_ms)
         self.result.went_on = bool(logs.complete)
-        writers: dict[str, PartitionWriter] = {}
+        writers = self.writers
         for folder, log in logs.logs.items():
             start = job.starts.get(os.path.basename(folder)) or Start.at_end_of(log, form)
             self.result.went_on |= log.log_end_offset > start.offset

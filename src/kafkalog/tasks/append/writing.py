@@ -77,6 +77,7 @@ class PartitionWriter:
         self.record_count = 0
         self.appended_bytes = 0
         self._next_offset = start.offset
+        self._found_end = log.log_end_offset
         self._held: list[pa.Table] = []
         self._held_rows = 0
         self._held_bytes = 0
@@ -88,6 +89,11 @@ class PartitionWriter:
         self._held_bytes += table.nbytes
         if self._held_rows >= ENOUGH_ROWS or self._held_bytes >= ENOUGH_BYTES:
             self._append()
+
+    @property
+    def knows_all(self) -> bool:
+        """Whether everything from the start on is known to be this append's: compared, or appended by this writer."""
+        return self._next_offset >= self._found_end
 
     def finish(self) -> None:
         """Append what is still held, and the marker that ends the transaction."""
