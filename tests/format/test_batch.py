@@ -11,6 +11,7 @@ import pytest
 from kafkalog.errors import CodecError, CorruptBatch, LimitExceeded, OutputFull, TornTail, UsageError
 from kafkalog.format import batch
 from kafkalog.format.control import EndTxnMarker, decode_end_txn_marker, encode_end_txn_marker
+from kafkalog.format.java import MAX_INT64
 from kafkalog.format.names import MAX_OFFSET
 from kafkalog.format.reference import (
     Entry,
@@ -384,3 +385,10 @@ def test_offsets_that_do_not_rise_and_impossible_times_are_not_written(records: 
 
 def test_no_records_make_no_batch() -> None:
     assert encode_batch([]) == b""
+
+
+def test_timestamps_further_apart_than_63_bits_wrap_as_in_java_and_come_back() -> None:
+    """The reference encoder refused them, while Kafka, the engine and the kernels store the wrapped difference."""
+    records = [Record(0, -1, b"k", None), Record(1, MAX_INT64, b"k", None)]
+    (entry,) = decode_entries(encode_batch(records))
+    assert [record.timestamp for record in decode_records(entry)] == [-1, MAX_INT64]

@@ -420,7 +420,7 @@ def encode_batch(
     _check_records(records, base_offset, last_offset)
     base_timestamp = records[0].timestamp if delete_horizon_ms is None else delete_horizon_ms
     payload = b"".join(
-        encode_record(each.offset - base_offset, each.timestamp - base_timestamp, each.key, each.value, each.headers)
+        encode_record(each.offset - base_offset, as_int64(each.timestamp - base_timestamp), each.key, each.value, each.headers)
         for each in records
     )
     if codec:
