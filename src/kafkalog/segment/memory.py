@@ -27,7 +27,7 @@ MAX_KEPT = 8
 
 
 class DecodeScratch:
-    """The arena for one decompressed payload, and the context of libzstd; for one thread at a time."""
+    """The arena for one decompressed payload, and what libzstd and ISA-L's inflate work in; for one thread at a time."""
 
     def __init__(self) -> None:
         self.enlarge_arena(ARENA_BYTES)
