@@ -287,15 +287,17 @@ def measure_start_up(setup: Setup) -> Section:
     if script is None:
         raise RunFailed("the kafkalog command is not installed next to this Python: pip install -e .")
     command = [script, "table", "records", str(setup.small_segment().path.parent)]
-    with tempfile.TemporaryDirectory(prefix="kafkalog-kernels-") as empty:
-        # An installed package has its bytecode on disk.
-        environment = {"KAFKALOG_CACHE_DIR": empty, "PYTHONDONTWRITEBYTECODE": ""}
-        first = time_command(command, environment=environment)
-        later = min(time_command(command, environment=environment) for _ in range(5))
+    firsts = []
+    for _ in range(3):
+        with tempfile.TemporaryDirectory(prefix="kafkalog-kernels-") as empty:
+            # An installed package has its bytecode on disk.
+            environment = {"KAFKALOG_CACHE_DIR": empty, "PYTHONDONTWRITEBYTECODE": ""}
+            firsts.append(time_command(command, environment=environment))
+            later = min(time_command(command, environment=environment) for _ in range(5))
     targets = [
         Target("import kafkalog, best of five", min(imports) * 1000, 60.0, "ms", at_least=False),
         Target(f"kafkalog table records on {RECORDS_PER_BATCH} records, best of five", later, 0.7, "s", at_least=False),
-        Target("the same with nothing compiled yet", first, 20.0, "s", at_least=False),
+        Target("the same with nothing compiled yet, best of three", min(firsts), 6.0, "s", at_least=False),
     ]
     rows = [[target.what, target.measured_text] for target in targets]
     explanation = "Whole commands, interpreter included; the import alone is timed inside Python."

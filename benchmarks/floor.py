@@ -54,6 +54,8 @@ def plan_windows(path: Path, window_bytes: int) -> tuple[list[FloorWindow], int]
 def decompress_each(data: Bytes, arena: Bytes, fields: Ints, payloads: Ints, first: Int, tools: Ints) -> Int:
     """The number of the first payload from `first` on that `codecs` has to decompress, or of all payloads."""
     for number in range(first, payloads.shape[1]):
-        if payloads[layout.STATE, number] == layout.COMPRESSED and decompress(data, arena, fields, payloads, number, tools) < 0:
-            return number
+        if payloads[layout.STATE, number] == layout.COMPRESSED:
+            start, stop = payloads[layout.START, number], payloads[layout.STOP, number]
+            if decompress(data, start, stop, fields[entry_table.ATTRIBUTES, number], 2, arena, tools) < 0:
+                return number
     return payloads.shape[1]

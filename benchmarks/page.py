@@ -47,7 +47,7 @@ def _slow_notes(sections: Sequence[Section]) -> str:
     missed = [target for section in sections for target in section.targets if not target.met]
     notes = [f"- Missed: {target.what}: {target.measured_text}, required is {target.required_text}." for target in missed]
     notes += [
-        "- The first read after an installation or an upgrade compiles the kernels: seconds, once.",
+        "- The first command of a kind after an installation or an upgrade compiles the kernels that it needs: seconds, once.",
         "- A single small read is start-up: Python, Arrow and Numba have to be loaded, whatever the file.",
         "- gzip, zstd and snappy spend most of their time in the codec; no parser can change that (see the floor).",
         "- The Python peers return an object per record, kafkalog Arrow columns: turning those into objects costs extra.",

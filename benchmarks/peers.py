@@ -95,6 +95,7 @@ def floor_reader(path: Path) -> Reader:
     from kafkalog.codecs import decompress
     from kafkalog.kernels import layout, native
     from kafkalog.kernels.crc import check_batches
+    from kafkalog.kernels.decompress import add_codec
     from kafkalog.segment.memory import DecodeScratch
 
     from .floor import decompress_each, plan_windows
@@ -103,6 +104,8 @@ def floor_reader(path: Path) -> Reader:
     buffer = np.empty(max(window.size for window in windows), np.uint8)
     scratch = DecodeScratch()
     tools = scratch.tools(len(scratch.arena), check_crcs=True)
+    for codec in {window.codec(number) for window in windows for number in range(window.count)}:
+        add_codec(tools, codec)
 
     def read() -> int:
         descriptor = os.open(path, os.O_RDONLY)

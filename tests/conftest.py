@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from kafkalog.kernels.cache import NO_NOTICE
 from tests.golden import sets
 
 REQUIRE_ALL = "KAFKALOG_REQUIRE_ALL"
@@ -21,6 +22,9 @@ NOBODY = 65534  # the unprivileged user that tests run as
 # A shell that runs the suite in the background makes it ignore interrupts, and every command under test would do the same.
 if threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Which test compiles a kernel is chance; what commands write to standard error must not depend on it.
+os.environ.setdefault(NO_NOTICE, "1")
 
 # A machine may be slow, or compile a kernel in the middle of an example.
 settings.register_profile("kafkalog", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -29,6 +29,10 @@ Commands, options, choices, paths and the topics at a path complete with the Tab
     eval "$(_KAFKALOG_COMPLETE=bash_source kafkalog)"      # bash: into ~/.bashrc
     eval "$(_KAFKALOG_COMPLETE=zsh_source kafkalog)"       # zsh: into ~/.zshrc, after compinit
     _KAFKALOG_COMPLETE=fish_source kafkalog | source       # fish: into ~/.config/fish/config.fish
+
+The first command of a kind after an installation or an upgrade compiles what it needs, which takes a few seconds, and says so on
+standard error, unless `--quiet` or `KAFKALOG_NO_NOTICE=1` is given. The result is kept in `~/.cache/kafkalog`, or where
+`KAFKALOG_CACHE_DIR` says.
 """
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from kafkalog.cli.demo import make_logs
 from tests.cli.forks import Forks
-from tests.cli.runner import Ended, Run, own_lines
+from tests.cli.runner import Ended, Run
 from tests.cli.users import COPYING, IN_PLACE, READING, arguments_of, make_log_directory
 from tests.conftest import require_root
 
@@ -33,7 +33,7 @@ def run(capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
         capfdbinary.readouterr()
         code = main([str(argument) for argument in arguments])
         out, errors = capfdbinary.readouterr()
-        return Ended(code, out, own_lines(errors.decode()))
+        return Ended(code, out, errors.decode())
 
     return run_here
 

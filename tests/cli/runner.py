@@ -20,7 +20,6 @@ from kafkalog.format.names import segment_file_name
 from kafkalog.format.reference import Record, encode_batch
 
 COMMAND = [sys.executable, "-m", "kafkalog"]
-FIRST_READ = "kafkalog: compiling its kernels"
 CTRL_C = b"\x03"
 
 
@@ -38,14 +37,9 @@ class Ended:
 Run = Callable[..., Ended]
 
 
-def own_lines(errors: str) -> str:
-    """Standard error without the notice of a first compilation."""
-    return "".join(line for line in errors.splitlines(keepends=True) if not line.startswith(FIRST_READ))
-
-
 def run_child(*arguments: object, timeout: float = 240) -> Ended:
     done = subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, timeout=timeout, check=False)
-    return Ended(done.returncode, done.stdout, own_lines(done.stderr.decode()))
+    return Ended(done.returncode, done.stdout, done.stderr.decode())
 
 
 def run_on_terminal(
@@ -77,7 +71,7 @@ def run_on_terminal(
         finally:
             child.kill()  # no effect on one that has ended
     os.close(leader)
-    return Ended(code, own_lines(seen.replace(b"\r\n", b"\n").decode()).encode(), "")
+    return Ended(code, seen.replace(b"\r\n", b"\n"), "")
 
 
 def _read_terminal(leader: int, deadline: float, answers: list[tuple[bytes, bytes]]) -> bytes:

@@ -20,7 +20,7 @@ from kafkalog.cli.render.target import open_target, refuse_kafka_file
 from kafkalog.cli.render.writers import FORMATS
 from kafkalog.errors import CodecMissing, CorruptBatch, LimitExceeded, NoLogs, StorageError, UsageError
 from kafkalog.log.report import ReadReport
-from tests.cli.runner import COMMAND, Run, batch_of, own_lines, run_child, write_topic
+from tests.cli.runner import COMMAND, Run, batch_of, run_child, write_topic
 from tests.conftest import NOBODY, require, require_root
 
 SENSORS = ("--topic", "sensors", "--columns", "offset", "--format", "csv")
@@ -202,7 +202,7 @@ def test_a_closed_pipe_ends_quietly_with_141(tmp_path: Path) -> None:
             child.stdout.close()
             errors = child.stderr.read()
             assert child.wait(60) == 141, (name, errors)
-        assert own_lines(errors.decode()) == ""
+        assert errors.decode() == ""
 
 
 def test_an_interrupt_ends_with_130_and_no_traceback(tmp_path: Path) -> None:

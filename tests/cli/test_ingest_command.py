@@ -18,7 +18,7 @@ from kafkalog.payloads.values import FORMATS
 from kafkalog.spark.ingestion import executors
 from kafkalog.spark.ingestion import ingest_options as options
 from kafkalog.spark.options import ISOLATIONS
-from tests.cli.runner import Ended, Run, batch_of, own_lines, run_on_terminal, write_topic
+from tests.cli.runner import Ended, Run, batch_of, run_on_terminal, write_topic
 from tests.conftest import require
 
 
@@ -151,7 +151,7 @@ sys.exit(main())
 def run_without(hidden: list[str], *arguments: object, **environment: str) -> Ended:
     command = [sys.executable, "-c", WITHOUT.format(hidden=hidden), *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, timeout=120, env={**os.environ, **environment})
-    return Ended(done.returncode, done.stdout, own_lines(done.stderr.decode()))
+    return Ended(done.returncode, done.stdout, done.stderr.decode())
 
 
 def test_without_pyspark_an_ingest_works_with_threads_and_says_so(source: Path, tmp_path: Path) -> None:
@@ -196,4 +196,4 @@ def test_while_spark_starts_a_terminal_says_so_and_then_how_long_it_took(source:
 def test_in_a_pipe_nothing_is_said_of_the_start_of_spark(source: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-c", SLOW_SPARK, "ingest", str(source), str(tmp_path / "tables")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert (done.returncode, own_lines(done.stderr)) == (0, "")
+    assert (done.returncode, done.stderr) == (0, "")

@@ -16,7 +16,7 @@ from kafkalog.format.names import segment_file_name
 from tests.builders.small_logs import made_batch, read_offsets, write_segment
 from tests.tasks.test_salvage import damaged, tree
 
-from .runner import COMMAND, Ended, Run, own_lines, run_child
+from .runner import COMMAND, Ended, Run, run_child
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def test_a_file_that_cannot_grow_leaves_nothing_behind(tmp_path: Path) -> None:
     folder = _large(tmp_path / "data" / "orders-0")
     command = [*COMMAND, "salvage", str(folder), "--out", str(tmp_path / "out")]
     done = subprocess.run(command, capture_output=True, preexec_fn=_limited, timeout=240, check=False)
-    ended = Ended(done.returncode, done.stdout, own_lines(done.stderr.decode()))
+    ended = Ended(done.returncode, done.stdout, done.stderr.decode())
     assert ended.code == 4
     assert "ulimit -f" in ended.errors
     assert os.listdir(tmp_path / "out") == []

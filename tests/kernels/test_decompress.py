@@ -16,9 +16,8 @@ import zstandard
 from kafkalog import codecs
 from kafkalog.codecs import GZIP, LZ4, SNAPPY, ZSTD, compress
 from kafkalog.errors import CodecError, OutputFull
-from kafkalog.format import entry_table
 from kafkalog.kernels import decompress as kernel
-from kafkalog.kernels import layout, native
+from kafkalog.kernels import native
 from kafkalog.kernels._jit import kernel as compiled
 from kafkalog.kernels.bytes import Bytes, Int, Ints
 from kafkalog.segment.memory import DecodeScratch
@@ -32,20 +31,17 @@ ALL = (GZIP, SNAPPY, LZ4, ZSTD)
 
 
 @compiled
-def decompress(data: Bytes, arena: Bytes, fields: Ints, payloads: Ints, tools: Ints) -> Int:
-    return kernel.decompress(data, arena, fields, payloads, 0, tools)
+def decompress(data: Bytes, codec: Int, arena: Bytes, tools: Ints) -> Int:
+    return kernel.decompress(data, 0, data.shape[0], codec, 2, arena, tools)
 
 
 def by_kernel(codec: int, payload: bytes, *, limit: int = ROOM) -> bytes | None:
     """What the kernel makes of a payload; None if it leaves it to `codecs`."""
     scratch = DecodeScratch()
     scratch.enlarge_arena(ROOM)
-    fields = np.zeros((entry_table.FIELD_COUNT, 1), np.int64)
-    fields[entry_table.MAGIC, 0], fields[entry_table.ATTRIBUTES, 0] = 2, codec
-    payloads = np.zeros((layout.PAYLOAD_FIELDS, 1), np.int64)
-    payloads[layout.STOP, 0] = len(payload)
-    data = np.frombuffer(payload, np.uint8).copy()
-    size = decompress(data, scratch.arena, fields, payloads, scratch.tools(limit, check_crcs=False))
+    tools = scratch.tools(limit, check_crcs=False)
+    kernel.add_codec(tools, codec)
+    size = decompress(np.frombuffer(payload, np.uint8).copy(), codec, scratch.arena, tools)
     return scratch.arena[:size].tobytes() if size >= 0 else None
 
 

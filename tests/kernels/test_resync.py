@@ -16,6 +16,8 @@ import numpy as np
 import pytest
 
 from kafkalog.kernels import crc, resync
+from kafkalog.kernels._jit import kernel
+from kafkalog.kernels.bytes import Bytes
 from kafkalog.kernels.resync import FoundEntry, ReadInto, ResyncBounds, Resynchronizer, find_next_entry
 
 IN_CHILD = "KAFKALOG_KERNEL_TEST_CHILD"
@@ -262,14 +264,24 @@ def test_hostile_headers_beyond_the_pending_limit_are_still_all_decided(monkeypa
     assert [entry.base_offset for entry in find_all(data)] == [100, 101]
 
 
+@kernel
+def shift(shifts: crc.Tables, state: np.uint64, size: int) -> np.uint64:
+    return resync.shift(shifts, state, size)
+
+
+@kernel
+def advance(tables: crc.Tables, state: np.uint64, data: Bytes, start: int, stop: int) -> np.uint64:
+    return crc.advance(tables, state, data, start, stop)
+
+
 def test_appending_zero_bytes_is_what_shift_computes() -> None:
     for tables in (crc.CRC32_TABLES, crc.CRC32C_TABLES):
         shifts = resync._build_shift_tables(tables)
         for size in (0, 1, 2, 3, 255, 1000):
-            direct = crc.advance(tables, np.uint64(0xDEADBEEF), np.zeros(size, dtype=np.uint8), 0, size)
-            assert resync.shift(shifts, np.uint64(0xDEADBEEF), size) == direct
-        half = np.uint64(resync.shift(shifts, np.uint64(0xDEADBEEF), 2**30))
-        assert resync.shift(shifts, half, 2**30 - 1) == resync.shift(shifts, np.uint64(0xDEADBEEF), 2**31 - 1)
+            direct = advance(tables, np.uint64(0xDEADBEEF), np.zeros(size, dtype=np.uint8), 0, size)
+            assert shift(shifts, np.uint64(0xDEADBEEF), size) == direct
+        half = np.uint64(shift(shifts, np.uint64(0xDEADBEEF), 2**30))
+        assert shift(shifts, half, 2**30 - 1) == shift(shifts, np.uint64(0xDEADBEEF), 2**31 - 1)
 
 
 @pytest.mark.skipif(IN_CHILD in os.environ, reason="this is the child")

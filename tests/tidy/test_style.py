@@ -17,9 +17,10 @@ MODULE_LINES = 600
 FUNCTION_LINES = 80
 ABBREVIATIONS = {"pid", "buf", "msg", "hdr", "lod"}
 EMPTY_NAMES = {"utils", "util", "helpers", "helper", "common", "manager", "impl", "misc"}
+GIVEN_NAMES = {"_impl_class"}  # Numba looks for it
 LATER = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "X" + "XX", "HA" + "CK")) + r")\b(?!\s*\(?#\d+)")
 MAY_PRINT = ("cli",)
-MAY_WRITE_TO_STDERR = {"src/kafkalog/kernels/_jit.py"}
+MAY_WRITE_TO_STDERR = {"src/kafkalog/kernels/cache.py"}
 UNSAFE_MODULES = {"pickle", "cPickle", "_pickle", "marshal", "shelve", "dill", "cloudpickle", "yaml"}
 UNSAFE_CALLS = {"eval", "exec", "compile", "__import__"}
 
@@ -79,7 +80,8 @@ def test_no_abbreviations_and_no_names_that_say_nothing() -> None:
     banned = ABBREVIATIONS | EMPTY_NAMES
     wrong = []
     for module in product_code():
-        wrong += [f"{module.at(node)}: {name}" for node, name in defined_names(module.tree) if words(name) & banned]
+        ours = [(node, name) for node, name in defined_names(module.tree) if name not in GIVEN_NAMES]
+        wrong += [f"{module.at(node)}: {name}" for node, name in ours if words(name) & banned]
         wrong += [module.where] if (words(module.path.stem) | words(module.path.parent.name)) & banned else []
     assert wrong == []
 

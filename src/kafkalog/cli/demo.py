@@ -363,10 +363,10 @@ def show_speed(folder: Path) -> None:
 
 def child_environment(folder: Path) -> dict[str, str]:
     """If compiled kernels cannot be cached, each command would compile them again; then the demo has its own cache."""
-    from kafkalog.kernels._jit import CACHE_FOLDER
+    from kafkalog.kernels.cache import cache_folder
 
     environment = dict(os.environ)
-    if CACHE_FOLDER is None:
+    if cache_folder() is None:
         environment["KAFKALOG_CACHE_DIR"] = str(folder / "cache")
     return environment
 

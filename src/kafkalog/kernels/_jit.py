@@ -1,85 +1,132 @@
 """The fence around Numba: the only module that imports it.
 
-`@kernel` compiles a function without the GIL and caches the machine code in a folder of our own. Four silent failures of
+`@kernel` compiles a function without the GIL and keeps the machine code in a folder of our own (`cache`). Four silent failures of
 Numba shape this file: an import that fails where nothing is writable, a cache that misses edits in other files, a bounds-check
 switch that a warm cache ignores, and `uint8` arithmetic that wraps when the JIT is off (kernels widen each byte on load).
 """
 
 from __future__ import annotations
 
-import functools
-import hashlib
-import os
-import sys
-import tempfile
+import gc
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, ClassVar, TypeVar
 
 import numba
 import numpy as np
 from llvmlite import ir
-from numba.core import cgutils, types
+from numba.core import caching, cgutils, event, types
+from numba.core.ccallback import CFunc
 from numba.extending import intrinsic
+
+from .cache import BOUNDS_CHECK, announce, cache_folder, sources_name, wait_for_turn
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-PACKAGE = Path(__file__).resolve().parent.parent
-BOUNDS_CHECK = os.environ.get("NUMBA_BOUNDSCHECK", "0") not in ("", "0")
-
-
-def _sources_digest() -> str:
-    """A hash of every source a kernel may depend on: constants of `format` are compiled into the machine code."""
-    digest = hashlib.sha256()
-    for folder in ("format", "kernels"):
-        for source in sorted((PACKAGE / folder).glob("*.py")):
-            digest.update(source.name.encode())
-            digest.update(source.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-def _private_folder(path: Path) -> Path | None:
-    """`path` if it is ours alone (cache entries are pickles, so nobody else may write there), otherwise None."""
-    try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = path.lstat()
-        if status.st_uid != os.getuid() or status.st_mode & 0o022:
-            return None
-        with tempfile.TemporaryFile(dir=path):
-            return path
-    except OSError:
-        return None
-
-
-def _cache_folder() -> Path | None:
-    chosen = os.environ.get("KAFKALOG_CACHE_DIR")
-    home = Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "kafkalog"
-    name = f"kernels-{_sources_digest()}-py{sys.version_info[0]}{sys.version_info[1]}"
-    return _private_folder(home / (name + ("-bounds" if BOUNDS_CHECK else "")))
-
-
-CACHE_FOLDER = _cache_folder()
+# Numba's own annotations say half of what is there.
+_numba: Any = numba
+_caching: Any = caching
+_event: Any = event
+_pointer_to: Any = types.CPointer
 _settings: Any = numba.config
 JIT_OFF = bool(_settings.DISABLE_JIT)
 
 
-@functools.cache
-def announce_compilation() -> None:
-    """One line on stderr before the first, slow compilation of a fresh install."""
-    if JIT_OFF or (CACHE_FOLDER is not None and any(CACHE_FOLDER.glob("**/*.nbi"))):
-        return
-    if sys.stderr is not None:
-        sys.stderr.write("kafkalog: compiling its kernels, once for this installation (a few seconds)\n")
+class _Compilations(_event.Listener):  # type: ignore[misc]
+    """Announces that this process compiles, and stops the garbage collector meanwhile, which takes a sixth of the time.
+
+    Numba calls it with its lock held, also for each function that a function calls.
+    """
+
+    def __init__(self) -> None:
+        self.depth = 0
+        self.collects = False
+
+    def on_start(self, event: Any) -> None:
+        self.depth += 1
+        if self.depth == 1:
+            self.collects = gc.isenabled()
+            gc.disable()
+            if event.data["dispatcher"].py_func.__module__.startswith("kafkalog."):
+                announce()
+
+    def on_end(self, event: Any) -> None:
+        self.depth -= 1
+        if self.depth == 0 and self.collects:
+            gc.enable()
+
+
+_event.register("numba:compile", _Compilations())
+
+
+class _Locator(_caching._CacheLocator):  # type: ignore[misc]
+    """Our folder, whose name stands for all sources."""
+
+    def __init__(self, function: Callable[..., Any], file: str) -> None:
+        self._py_file = file
+        self._line = function.__code__.co_firstlineno
+
+    @classmethod
+    def from_function(cls, py_func: Callable[..., Any], py_file: str) -> _Locator:
+        return cls(py_func, py_file)
+
+    def get_cache_path(self) -> str:
+        return str(cache_folder())
+
+    def get_source_stamp(self) -> str:
+        return sources_name()
+
+    def get_disambiguator(self) -> str:
+        return str(self._line)
+
+
+class _KernelFiles(_caching.CompileResultCacheImpl):  # type: ignore[misc]
+    _locator_classes: ClassVar = [_Locator]
+
+
+class _KernelCache(_caching.FunctionCache):  # type: ignore[misc]
+    """The machine code of a kernel. One process compiles it, the others of this machine wait and load it."""
+
+    _impl_class = _KernelFiles
+    _lock: IO[bytes] | None = None
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        found = super().load_overload(sig, target_context)
+        if found is None and self._lock is None:
+            self._lock = wait_for_turn(Path(self.cache_path), self._impl.filename_base)
+            found = super().load_overload(sig, target_context)
+            if found is not None:
+                self._let_go()
+        return found
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        try:
+            super().save_overload(sig, data)
+        finally:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
 
 
 def kernel(function: Function) -> Function:
     """`function` compiled on first call; with the JIT switched off, the function itself."""
-    return _compiled(function, {})
+    compiled: Any = _compiled(function)
+    if not JIT_OFF and cache_folder() is not None:
+        compiled._cache = _KernelCache(function)
+    return compiled  # type: ignore[no-any-return]
 
 
 def inline(function: Function) -> Function:
     """A helper that only kernels call, inlined into each of them."""
-    return _compiled(function, {"forceinline": True})
+    return _without_wrapper(function, forceinline=True)
+
+
+def outline(function: Function) -> Function:
+    """A helper that only kernels call, and seldom, so that it stays out of their loops."""
+    return _without_wrapper(function)
 
 
 def wrapping(function: Function) -> Function:
@@ -87,16 +134,26 @@ def wrapping(function: Function) -> Function:
     return np.errstate(over="ignore")(function) if JIT_OFF else function
 
 
-def _compiled(function: Function, extra: dict[str, Any]) -> Function:
-    options: dict[str, Any] = {"nogil": True, "cache": CACHE_FOLDER is not None, "error_model": "numpy", **extra}
-    if BOUNDS_CHECK:
-        options["boundscheck"] = True
-    others = _settings.CACHE_DIR  # Numba reads it while it decorates; kernels of other packages keep their own folder
-    try:
-        _settings.CACHE_DIR = str(CACHE_FOLDER or others)
-        return numba.njit(**options)(function)  # type: ignore[no-any-return]
-    finally:
-        _settings.CACHE_DIR = others
+def _without_wrapper(function: Function, **options: bool) -> Function:
+    """Compiled without what Python needs to call it, an eighth of the time. Numba would jump to address 0: this refuses."""
+    compiled: Any = _compiled(function, no_cpython_wrapper=True, **options)
+    if not JIT_OFF:
+
+        def keep(result: Any) -> None:
+            compiled.overloads[tuple(result.signature.args)] = result
+
+        def refuse(*_arguments: Any) -> None:
+            raise TypeError(f"{function.__qualname__} is a helper that only kernels can call")
+
+        compiled.add_overload, compiled._compile_for_args = keep, refuse
+    return compiled  # type: ignore[no-any-return]
+
+
+def _compiled(function: Function, **options: bool) -> Function:
+    return _numba.njit(nogil=True, no_cfunc_wrapper=True, **_OPTIONS, **options)(function)  # type: ignore[no-any-return]
+
+
+_OPTIONS: dict[str, Any] = {"error_model": "numpy", "boundscheck": BOUNDS_CHECK or None}
 
 
 def external_pread() -> Any:
@@ -224,6 +281,42 @@ def _type_inflate(typing: Any, function: Any, state: Any) -> Any:
     return types.int32(types.uintp, types.uintp), _generate_call
 
 
+# Tools, data and its size, start and stop of the payload, magic, arena and its size; to the bytes written.
+_CODEC_TYPES: Any = (
+    types.int64,
+    (
+        _pointer_to(types.int64),
+        _pointer_to(types.uint8),
+        *[types.int64] * 4,
+        _pointer_to(types.uint8),
+        types.int64,
+    ),
+)
+
+
+def _type_codec(
+    typing: Any, function: Any, tools: Any, data: Any, size: Any, start: Any, stop: Any, magic: Any, arena: Any, room: Any
+) -> Any:
+    result, (_, _, *numbers, _, _) = _CODEC_TYPES
+    return result(types.uintp, types.uintp, types.uintp, *numbers, types.uintp, types.int64), _generate_call
+
+
+array_at: Any = _numba.carray  # (pointer, shape)
+
+
+def codec_address(function: Callable[..., Any]) -> int:
+    """Compile a function that `call_codec` can call; its address."""
+    result, arguments = _CODEC_TYPES
+    compiled: Any = CFunc(function, (arguments, result), {}, dict(_OPTIONS))
+    if cache_folder() is not None:
+        compiled._cache = _KernelCache(function)
+    compiled.compile()
+    _codecs.append(compiled)
+    return int(compiled.address)
+
+
+_codecs: list[Any] = []  # an address is valid as long as its function is
+
 # C functions that kernels call by an address found at run time (`native`), which is the first argument; the others as in C.
 call_crc32c: Any = intrinsic(_type_crc)  # crc32_iscsi(data, size, state)
 call_lz4: Any = intrinsic(_type_lz4)  # LZ4_decompress_safe, LZ4_compress_default(source, target, size, room)
@@ -231,3 +324,4 @@ call_zstd: Any = intrinsic(_type_zstd)  # ZSTD_decompressDCtx(context, target, r
 call_xxh32: Any = intrinsic(_type_xxh32)  # XXH32(data, size, seed)
 call_crc32: Any = intrinsic(_type_crc32)  # crc32_gzip_refl(state, data, size)
 call_inflate: Any = intrinsic(_type_inflate)  # isal_inflate_stateless(state)
+call_codec: Any = intrinsic(_type_codec)  # a function of ours (`codec_address`)

@@ -48,7 +48,7 @@ from .compact_write import (
 )
 from .decode_batches import find_headers, origin, record_front, sized_bytes
 from .decompress import decompress
-from .layout import ENTRY, OK, START, STOP
+from .layout import OK
 from .offset_map import LATEST_OFFSET, SIZE, Words, find, hash_of, store
 
 # More reasons to stop before the last entry. DECOMPRESS: `codecs` must decompress a payload. FULL: the map is full, or the output
@@ -71,7 +71,7 @@ NO_LIMIT = np.int64(MAX_INT32)
 
 class Buffers(NamedTuple):
     """Memory that the kernels work in. `arena` holds one decompressed payload, `payload` is the same memory read-only, `raw` the
-    records of one batch before they are compressed; `place` is a payload table of one column."""
+    records of one batch before they are compressed."""
 
     arena: Bytes
     payload: Bytes
@@ -79,7 +79,6 @@ class Buffers(NamedTuple):
     hashes: Words
     raw: Bytes
     output: Bytes
-    place: Ints
 
 
 @inline
@@ -123,9 +122,7 @@ def _parse(data: Bytes, start: Int, stop: Int, fields: Ints, entry: Int, first: 
 
 
 @inline
-def _locate(
-    data: Bytes, fields: Ints, entry: Int, position: Int, ready: Int, arena: Bytes, place: Ints, tools: Ints
-) -> tuple[Int, Int, Int]:
+def _locate(data: Bytes, fields: Ints, entry: Int, position: Int, ready: Int, arena: Bytes, tools: Ints) -> tuple[Int, Int, Int]:
     """(status, start, stop) of the records: in the window, or of a compressed batch in the arena."""
     start = fields[POSITION, entry] - position
     stop = start + fields[ENTRY_SIZE, entry]
@@ -134,8 +131,7 @@ def _locate(
         return ALL, start, stop
     if ready != NOT_READY:
         return ALL, np.int64(0), ready
-    place[ENTRY, 0], place[START, 0], place[STOP, 0] = entry, start, stop
-    written = decompress(data, arena, fields, place, 0, tools)
+    written = decompress(data, start, stop, fields[ATTRIBUTES, entry], np.int64(2), arena, tools)
     if written < 0:
         return DECOMPRESS, np.int64(0), np.int64(0)
     return ALL, np.int64(0), written
@@ -196,7 +192,7 @@ def map_batches(
     `ready` bytes of the first entry's payload are in the arena, unless it is NOT_READY. Records of several batches are put into
     the map together, as long as they cannot fill it.
     """
-    arena, payload, records, hashes, _, _, place = buffers
+    arena, payload, records, hashes, _, _ = buffers
     start_offset, max_size = rules[START_OFFSET], rules[MAX_SIZE]
     rows = np.int64(0)  # pending
     for entry in range(first, decisions.shape[0]):
@@ -211,7 +207,7 @@ def map_batches(
         elif decision == COUNT_RECORDS:
             totals[MESSAGES_READ] += count
         elif count != 0:
-            status, start, stop = _locate(data, fields, entry, position, ready, arena, place, tools)
+            status, start, stop = _locate(data, fields, entry, position, ready, arena, tools)
             source = payload if fields[ATTRIBUTES, entry] & batch.CODEC_MASK else data
             if status == ALL:
                 status = _parse(source, start, stop, fields, entry, rows, records)
@@ -329,7 +325,7 @@ def filter_batches(
 
     As `map_batches`. With FULL or COMPRESS that entry counts as read; otherwise it has had no effect.
     """
-    arena, payload, records, hashes, raw, output, place = buffers
+    arena, payload, records, hashes, raw, output = buffers
     latest, now, new_horizon, room = counts[LATEST_OFFSET], rules[NOW], rules[NEW_HORIZON], rules[ROOM]
     for entry in range(first, decisions.shape[0]):
         decision = decisions[entry]
@@ -340,7 +336,7 @@ def filter_batches(
             count, kept = fields[RECORD_COUNT, entry], np.int64(0)
             totals[INVALID_HERE] = 0
             if count != 0:
-                status, start, stop = _locate(data, fields, entry, position, ready, arena, place, tools)
+                status, start, stop = _locate(data, fields, entry, position, ready, arena, tools)
                 source = payload if fields[ATTRIBUTES, entry] & batch.CODEC_MASK else data
                 if status == ALL:
                     status = _parse(source, start, stop, fields, entry, np.int64(0), records)

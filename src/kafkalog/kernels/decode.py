@@ -14,8 +14,8 @@ from kafkalog.format.entry_table import ATTRIBUTES, BASE_OFFSET, LAST_OFFSET, MA
 from ._jit import inline, kernel
 from .bytes import Bytes, Int, Ints
 from .crc import batch_matches
-from .decode_batches import decode_batch
-from .decode_messages import MIN_INNER_ENTRY, decode_messages, decode_set
+from .decode_batches import decode_batch, decode_batch_positions
+from .decode_messages import MIN_INNER_ENTRY, decode_messages, decode_set, message_parts
 from .decompress import decompress
 from .layout import (
     BAD_CRC,
@@ -29,6 +29,7 @@ from .layout import (
     FIRST_ROW,
     LEFT,
     OK,
+    OTHER_FORMAT,
     PLAIN,
     READY,
     START,
@@ -72,48 +73,50 @@ def expect(fields: Ints, payloads: Ints, first: Int) -> tuple[Int, Int, Int]:
 
 
 @inline
-def _make_ready(window: Bytes, arena: Bytes, fields: Ints, payloads: Ints, number: Int, position: Int, tools: Ints) -> Int:
-    """Check and decompress the payload unless that is done already; the status."""
-    if tools[CRC32C_FUNCTION] and payloads[STATE, number] <= COMPRESSED:
-        if not batch_matches(tools[CRC32C_FUNCTION], window, fields, payloads[ENTRY, number], position):
-            return BAD_CRC
-        payloads[STATE, number] |= CHECKED
-    if payloads[STATE, number] & COMPRESSED:
-        written = decompress(window, arena, fields, payloads, number, tools)
-        if written < 0:
-            return LEFT
-        payloads[STATE, number], payloads[START, number], payloads[STOP, number] = READY, 0, written
+def _decompress(
+    window: Bytes, arena: Bytes, fields: Ints, payloads: Ints, number: Int, start: Int, stop: Int, tools: Ints
+) -> Int:
+    """Decompress window[start:stop], which belongs to that payload, into the arena; the status."""
+    entry = payloads[ENTRY, number]
+    written = decompress(window, start, stop, fields[ATTRIBUTES, entry], fields[MAGIC, entry], arena, tools)
+    if written < 0:
+        return LEFT
+    payloads[STATE, number], payloads[START, number], payloads[STOP, number] = READY, 0, written
     return OK
 
 
 @inline
-def _decode_payload(
-    data: Bytes,
-    fields: Ints,
-    payloads: Ints,
-    number: Int,
-    wants: Int,
-    bounds: Ints,
-    row: Int,
-    columns: Columns,
-    headers: HeaderColumns,
-) -> tuple[Int, Int]:
-    """(status, row after the last one kept) of a batch or a compressed set in `data`."""
-    entry, start, stop = payloads[ENTRY, number], payloads[START, number], payloads[STOP, number]
+def _begin(fields: Ints, payloads: Ints, number: Int, row: Int) -> Int:
+    """Note where the records of a payload begin; the status."""
+    entry = payloads[ENTRY, number]
     if fields[BASE_OFFSET, entry] < 0 or fields[LAST_OFFSET, entry] < 0:
-        return BAD_OFFSET, row
+        return BAD_OFFSET
     payloads[FIRST_ROW, number] = row
     payloads[FIRST_OFFSET, number] = fields[BASE_OFFSET, entry]
-    if fields[MAGIC, entry] == 2:
-        return decode_batch(data, fields, entry, start, stop, wants, bounds, row, columns, headers)
-    status, row, payloads[FIRST_OFFSET, number] = decode_set(
-        data, fields, entry, start, stop, wants, bounds, row, columns, headers
-    )
-    return status, row
+    return OK
+
+
+@inline
+def _open_batch(
+    window: Bytes, arena: Bytes, fields: Ints, payloads: Ints, number: Int, position: Int, tools: Ints, row: Int
+) -> Int:
+    """Check and decompress a batch unless that is done already; the status."""
+    entry = payloads[ENTRY, number]
+    if fields[MAGIC, entry] < 2:
+        return OTHER_FORMAT
+    if tools[CRC32C_FUNCTION] and payloads[STATE, number] <= COMPRESSED:
+        if not batch_matches(tools[CRC32C_FUNCTION], window, fields, entry, position):
+            return BAD_CRC
+        payloads[STATE, number] |= CHECKED
+    if payloads[STATE, number] & COMPRESSED:
+        start, stop = payloads[START, number], payloads[STOP, number]
+        if _decompress(window, arena, fields, payloads, number, start, stop, tools) != OK:
+            return LEFT
+    return _begin(fields, payloads, number, row)
 
 
 @kernel
-def decode(
+def decode_records(
     window: Bytes,
     arena: Bytes,
     fields: Ints,
@@ -127,28 +130,110 @@ def decode(
     columns: Columns,
     headers: HeaderColumns,
 ) -> tuple[Int, Int, Int]:
-    """(status, faulty payload or the number of payloads, rows in place) for payloads[first:].
+    """(status, faulty payload or the number of payloads, rows in place) for payloads[first:], which are v2 batches.
 
     `position` is the file position of window[0]. A faulty entry leaves no rows. FIRST_ROW and FIRST_OFFSET of each decoded
-    payload are filled in.
+    payload are filled in. At a message v0 or v1 the status is OTHER_FORMAT.
     """
+    for number in range(first, payloads.shape[1]):
+        if payloads[STATE, number] == DROPPED:
+            continue
+        status = _open_batch(window, arena, fields, payloads, number, position, tools, row)
+        if status != OK:
+            return status, number, row
+        data = arena if payloads[STATE, number] == READY else window
+        entry, start, stop = payloads[ENTRY, number], payloads[START, number], payloads[STOP, number]
+        status, next_row = decode_batch(data, fields, entry, start, stop, wants, bounds, row, columns, headers)
+        if status != OK:
+            return status, number, row
+        row = next_row
+    return OK, payloads.shape[1], row
+
+
+@kernel
+def decode_positions(
+    window: Bytes,
+    arena: Bytes,
+    fields: Ints,
+    payloads: Ints,
+    first: Int,
+    position: Int,
+    tools: Ints,
+    wants: Int,
+    bounds: Ints,
+    row: Int,
+    columns: Columns,
+    headers: HeaderColumns,
+) -> tuple[Int, Int, Int]:
+    """As `decode_records` where neither keys nor values nor headers are wanted."""
+    for number in range(first, payloads.shape[1]):
+        if payloads[STATE, number] == DROPPED:
+            continue
+        status = _open_batch(window, arena, fields, payloads, number, position, tools, row)
+        if status != OK:
+            return status, number, row
+        data = arena if payloads[STATE, number] == READY else window
+        entry, start, stop = payloads[ENTRY, number], payloads[START, number], payloads[STOP, number]
+        status, next_row = decode_batch_positions(
+            data, fields, entry, start, stop, wants, bounds, row, columns.offsets, columns.timestamps
+        )
+        if status != OK:
+            return status, number, row
+        row = next_row
+    return OK, payloads.shape[1], row
+
+
+@kernel
+def decode_old_formats(
+    window: Bytes,
+    arena: Bytes,
+    fields: Ints,
+    payloads: Ints,
+    first: Int,
+    position: Int,
+    tools: Ints,
+    wants: Int,
+    bounds: Ints,
+    row: Int,
+    columns: Columns,
+    headers: HeaderColumns,
+) -> tuple[Int, Int, Int]:
+    """As `decode_records` for messages v0 and v1, whose checksums the caller has checked; at a v2 batch: OTHER_FORMAT."""
     number = first
     while number < payloads.shape[1]:
-        if payloads[STATE, number] == DROPPED:
+        state, entry = payloads[STATE, number], payloads[ENTRY, number]
+        if state == DROPPED:
             number += 1
             continue
-        if fields[MAGIC, payloads[ENTRY, number]] < 2 and payloads[STATE, number] == PLAIN:
+        if fields[MAGIC, entry] == 2:
+            return OTHER_FORMAT, number, row
+        status = OK
+        if state == PLAIN:
             status, number, row = decode_messages(window, fields, payloads, number, wants, bounds, row, columns, headers)
             if status != OK:
                 return status, number, row
             continue
-        status = _make_ready(window, arena, fields, payloads, number, position, tools)
+        if state & COMPRESSED:
+            status = _unwrap(window, arena, fields, payloads, number, tools)
         if status == OK:
-            data = arena if payloads[STATE, number] == READY else window
-            status, next_row = _decode_payload(data, fields, payloads, number, wants, bounds, row, columns, headers)
-            if status == OK:
-                row = next_row
+            status = _begin(fields, payloads, number, row)
+        if status == OK:
+            start, stop = payloads[START, number], payloads[STOP, number]
+            status, next_row, payloads[FIRST_OFFSET, number] = decode_set(
+                arena, fields, entry, start, stop, wants, bounds, row, columns, headers
+            )
         if status != OK:
             return status, number, row
+        row = next_row
         number += 1
     return OK, number, row
+
+
+@inline
+def _unwrap(window: Bytes, arena: Bytes, fields: Ints, payloads: Ints, number: Int, tools: Ints) -> Int:
+    """Decompress the value of a wrapper message; the status."""
+    magic = fields[MAGIC, payloads[ENTRY, number]]
+    status, _, _, start, size = message_parts(window, payloads[START, number], payloads[STOP, number], magic)
+    if status != OK or size < 0:
+        return LEFT
+    return _decompress(window, arena, fields, payloads, number, start, start + size, tools)

@@ -14,7 +14,7 @@ import numpy as np
 from kafkalog.format import batch
 from kafkalog.format.entry_table import ATTRIBUTES, BASE_OFFSET, BASE_TIMESTAMP, LAST_OFFSET, MAX_TIMESTAMP, RECORD_COUNT
 
-from ._jit import copy_bytes, inline, kernel
+from ._jit import copy_bytes, inline, outline
 from .bytes import Bytes, Int, Ints, load_varint
 from .layout import (
     BAD_COUNT,
@@ -26,7 +26,6 @@ from .layout import (
     FIRST_WANTED,
     HEADERS,
     HEADERS_LIMIT,
-    KEPT,
     KEY,
     LAST_INT64,
     LAST_TIME,
@@ -76,7 +75,7 @@ def _varint(data: Bytes, at: Position, stop: Position) -> tuple[Int, Position]:
     return _long_varint(data, at, stop, MAX_VARINT)
 
 
-@kernel
+@outline
 def _long_varint(data: Bytes, at: Position, stop: Position, longest: Int) -> tuple[Int, Position]:
     """As `_varint`, for up to `longest` bytes: 5 for 32 bits (bits above are dropped, as Kafka does), 10 for 64."""
     raw = np.uint64(0)
@@ -114,7 +113,7 @@ def record_front(data: Bytes, at: Position, end: Position, record_limit: Int) ->
     return _long_front(data, at, end, record_limit)
 
 
-@kernel
+@outline
 def _long_front(data: Bytes, at: Position, end: Position, record_limit: Int) -> tuple[Int, Position, Position, Int, Int]:
     """As `record_front`, for any sizes."""
     size, at = _varint(data, at, end)
@@ -182,7 +181,7 @@ def find_headers(data: Bytes, at: Position, stop: Position, limit: Int) -> tuple
     return status, at, count
 
 
-@kernel
+@outline
 def _copy_headers(data: Bytes, start: Position, count: Int, row: Int, columns: HeaderColumns) -> None:
     """Append the `count` headers at data[start:], which have been checked, as those of `row`."""
     header = np.int64(columns.offsets[row])
@@ -224,7 +223,17 @@ def wanted_range(bounds: Ints) -> tuple[Int, Int, Int, Int]:
     return bounds[FIRST_WANTED], bounds[LAST_WANTED], bounds[FIRST_TIME], bounds[LAST_TIME]
 
 
-@kernel
+@inline
+def count_records(fields: Ints, entry: Int, start: Int, stop: Int) -> Int:
+    """The number of records that a batch states, or -1 if it cannot have that many in data[start:stop]."""
+    count = fields[RECORD_COUNT, entry]
+    offsets_there = fields[LAST_OFFSET, entry] - fields[BASE_OFFSET, entry] + 1
+    if count == 0 or (0 < count <= (stop - start) // batch.MIN_RECORD_SIZE and count <= offsets_there):
+        return count
+    return np.int64(-1)
+
+
+@inline
 def decode_batch(
     data: Bytes,
     fields: Ints,
@@ -238,35 +247,12 @@ def decode_batch(
     headers: HeaderColumns,
 ) -> tuple[Int, Int]:
     """(status, row after the last one kept) of a v2 batch whose records are in data[start:stop]."""
-    count = fields[RECORD_COUNT, entry]
-    if count == 0:
-        return OK, row
-    offsets_there = fields[LAST_OFFSET, entry] - fields[BASE_OFFSET, entry] + 1
-    if not 0 <= count <= (stop - start) // batch.MIN_RECORD_SIZE or count > offsets_there:
-        return BAD_COUNT, row
+    count = count_records(fields, entry, start, stop)
+    if count <= 0:
+        return (OK if count == 0 else BAD_COUNT), row
     content = stop - start - count * LEAST_FRONT
-    if not has_room(columns, wants, row, count, content):
+    if not has_room(columns, wants, row, count, content) or (wants & HEADERS and not has_header_room(headers, row, content)):
         return NO_ROOM, row
-    if wants & KEPT == 0:
-        return _decode_positions(data, fields, entry, start, stop, wants, bounds, row, columns.offsets, columns.timestamps)
-    if wants & HEADERS and not has_header_room(headers, row, content):
-        return NO_ROOM, row
-    return _decode_records(data, fields, entry, start, stop, wants, bounds, row, columns, headers)
-
-
-@inline
-def _decode_records(
-    data: Bytes,
-    fields: Ints,
-    entry: Int,
-    start: Int,
-    stop: Int,
-    wants: Int,
-    bounds: Ints,
-    row: Int,
-    columns: Columns,
-    headers: HeaderColumns,
-) -> tuple[Int, Int]:
     base_offset, base_timestamp, append_time, max_timestamp = origin(fields, entry)
     first_wanted, last_wanted, first_time, last_time = wanted_range(bounds)
     record_limit, headers_limit = bounds[RECORD_LIMIT], bounds[HEADERS_LIMIT]
@@ -275,7 +261,7 @@ def _decode_records(
     at, end, here = np.uint64(start), np.uint64(stop), np.uint64(row)
     header_start, header_count = np.uint64(0), np.int64(0)
     key_bytes, value_bytes = np.int64(key_offsets[row]), np.int64(value_offsets[row])
-    for _ in range(fields[RECORD_COUNT, entry]):
+    for _ in range(count):
         if at == end:
             return BAD_COUNT, row
         status, at, record_stop, timestamp_delta, offset_delta = record_front(data, at, end, record_limit)
@@ -327,7 +313,7 @@ def _check_rest(data: Bytes, at: Position, stop: Position, headers_limit: Int) -
 
 
 @inline
-def _decode_positions(
+def decode_batch_positions(
     data: Bytes,
     fields: Ints,
     entry: Int,
@@ -339,12 +325,17 @@ def _decode_positions(
     offsets: Ints,
     timestamps: Ints,
 ) -> tuple[Int, Int]:
-    """As `_decode_records` for offsets and timestamps alone: the rest of each record is skipped, or only checked."""
+    """As `decode_batch` for offsets and timestamps alone: the rest of each record is skipped, or only checked."""
+    count = count_records(fields, entry, start, stop)
+    if count <= 0:
+        return (OK if count == 0 else BAD_COUNT), row
+    if row + count > offsets.shape[0]:
+        return NO_ROOM, row
     base_offset, base_timestamp, append_time, max_timestamp = origin(fields, entry)
     first_wanted, last_wanted, first_time, last_time = wanted_range(bounds)
     record_limit, headers_limit = bounds[RECORD_LIMIT], bounds[HEADERS_LIMIT]
     at, end, here = np.uint64(start), np.uint64(stop), np.uint64(row)
-    for _ in range(fields[RECORD_COUNT, entry]):
+    for _ in range(count):
         if at == end:
             return BAD_COUNT, row
         status, at, record_stop, timestamp_delta, offset_delta = record_front(data, at, end, record_limit)

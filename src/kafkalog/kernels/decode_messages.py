@@ -84,7 +84,7 @@ def _end_headers(wants: Int, first: Int, last: Int, headers: HeaderColumns) -> N
             headers.offsets[row + 1] = headers.offsets[first]
 
 
-@kernel
+@inline
 def decode_messages(
     data: Bytes,
     fields: Ints,
@@ -187,7 +187,7 @@ def _base_of_set(data: Bytes, start: Int, stop: Int, magic: Int, wrapper_offset:
     return OK, wrapper_offset - last_inner, at
 
 
-@kernel
+@inline
 def decode_set(
     data: Bytes,
     fields: Ints,

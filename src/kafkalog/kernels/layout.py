@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkalog.format import batch
 from kafkalog.format.java import MAX_INT64
 
 from ._jit import inline
@@ -27,8 +28,9 @@ KEY, VALUE, HEADERS = 1, 2, 4
 KEPT = KEY | VALUE | HEADERS
 CHECK = 8  # nothing, but its structure is checked
 
-# Rows of the tools: addresses of C functions (`native`; 0: none), the most bytes that a payload may decompress to, and
-# from INFLATE_STATE on the memory that ISA-L's inflate works in.
+# Rows of the tools: addresses of C functions (`native`; 0: none), the most bytes that a payload may decompress to, from CODECS on
+# the address of each codec's function by its number (`decompress`; 0: none yet), and from INFLATE_STATE on the memory that
+# ISA-L's inflate works in.
 (
     CRC32C_FUNCTION,
     LZ4_FUNCTION,
@@ -38,8 +40,9 @@ CHECK = 8  # nothing, but its structure is checked
     INFLATE_FUNCTION,
     CRC32_FUNCTION,
     PAYLOAD_LIMIT,
-    INFLATE_STATE,
+    CODECS,
 ) = range(9)
+INFLATE_STATE = CODECS + batch.CODEC_MASK + 1
 
 # Statuses of `decode`. The order is that of REASON_OF below.
 (
@@ -57,7 +60,8 @@ CHECK = 8  # nothing, but its structure is checked
     BAD_CRC,
     NO_ROOM,  # in the columns
     LEFT,  # to the caller: a payload that `codecs` must decompress
-) = range(14)
+    OTHER_FORMAT,  # an entry that another kernel decodes
+) = range(15)
 REASON_OF = (
     "",
     "record-structure",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ._jit import call_lz4, call_xxh32, copy_bytes, kernel
+from ._jit import call_lz4, call_xxh32, copy_bytes, inline, kernel, outline
 from .bytes import UNKNOWN, Bytes, Int, load_little
 from .encode_messages import store_int
 
@@ -24,7 +24,7 @@ FIXED_FLAGS, NO_BLOCK_SIZE, LEAST_BLOCK_SIZE = 0xE3, 0x8F, 0x40
 BLOCK_BOUND = BLOCK + BLOCK // 255 + 16  # with less room liblz4 may fail on a block that it could compress
 
 
-@kernel
+@outline
 def _block_size(xxh32: Int, data: Bytes, start: Int, stop: Int, magic: Int) -> Int:
     """The largest block of a frame whose descriptor is not the usual one, or UNKNOWN if `codecs` would refuse it."""
     flags, block_descriptor = np.int64(data[start + 4]), np.int64(data[start + 5])
@@ -41,7 +41,7 @@ def _block_size(xxh32: Int, data: Bytes, start: Int, stop: Int, magic: Int) -> I
     return np.int64(1) << (8 + 2 * (block_descriptor >> 4))
 
 
-@kernel
+@inline
 def decompress_frame(function: Int, xxh32: Int, data: Bytes, start: Int, stop: Int, magic: Int, arena: Bytes, room: Int) -> Int:
     """Bytes written to arena[:room], or UNKNOWN.
 

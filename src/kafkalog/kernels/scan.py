@@ -161,7 +161,7 @@ def scan_window(data: Bytes, start: Int, stop: Int, position: Int, limit: Int, f
     `position` is the file position of data[0].
     """
     capacity = fields.shape[1]
-    row = 0
+    row = np.int64(0)
     at = start
     while at < stop:
         if stop - at < FRONT_SIZE:
@@ -221,8 +221,7 @@ def scan_headers(chunk: Bytes, position: Int, stop: Int, limit: Int, fields: Int
     """
     capacity = fields.shape[1]
     have = chunk.shape[0]
-    row = 0
-    at = 0
+    row, at = np.int64(0), np.int64(0)
     while position + at < stop:
         needed = min(CONTROL_PEEK, stop - position - at)
         if have - at < needed or have - at < FRONT_SIZE:
@@ -274,11 +273,9 @@ def scan_file(descriptor: Int, start: Int, stop: Int, limit: Int, chunk: Bytes, 
     An entry that reaches beyond `stop` ends the walk with NEED_BYTES.
     """
     capacity = fields.shape[1]
-    row = 0
+    row, have, size = np.int64(0), np.int64(0), np.int64(0)
     position = start
     chunk_position = start
-    have = 0
-    size = 0
     while position < stop:
         at = position - chunk_position
         if at + CONTROL_PEEK > have and chunk_position + have < stop:

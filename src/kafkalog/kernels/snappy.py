@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from ._jit import copy_ahead, copy_bytes, copy_earlier, inline, kernel
+from ._jit import copy_ahead, copy_bytes, copy_earlier, inline, kernel, outline
 from .bytes import UNKNOWN, Bytes, Int, Ints, load_little, load_uint32
 
 FRAME_MAGIC: Final = 0x0059505041_4E5382  # 82 'SNAPPY' 00
@@ -185,7 +185,7 @@ def _compress_fragment(source: Bytes, target: Bytes, position: Int, table: Ints)
     return _write_literal(source, written, size, target, position) if written < size else position
 
 
-@kernel
+@inline
 def decompress_payload(data: Bytes, start: Int, stop: Int, arena: Bytes, room: Int) -> Int:
     """Bytes written to arena[:room] of a raw block or of blocks in Java's framing (`codecs/snappy.py`), or UNKNOWN."""
     if stop - start < FRAME_HEADER or load_little(data, start, 8) != FRAME_MAGIC:
@@ -205,7 +205,7 @@ def decompress_payload(data: Bytes, start: Int, stop: Int, arena: Bytes, room: I
     return written
 
 
-@kernel
+@outline
 def decompress_block(data: Bytes, start: Int, stop: Int, arena: Bytes, first: Int, room: Int) -> Int:
     """Bytes written to arena[first:room], or UNKNOWN if data[start:stop] is no whole block or there is too little room."""
     size, shift, at = np.int64(0), 0, start

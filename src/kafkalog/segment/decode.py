@@ -21,6 +21,7 @@ from kafkalog.kernels import layout, native
 from kafkalog.kernels.bytes import Bytes, Ints
 from kafkalog.kernels.crc import check_batches, check_messages, digit_tables, expected_crc32
 from kafkalog.kernels.decode_messages import message_parts
+from kafkalog.kernels.decompress import add_codec
 
 from .columns import RecordColumns
 from .memory import DecodeScratch, Expectation, borrowed_scratch, least_room
@@ -323,11 +324,15 @@ class _Work:
     def _fill(self, group: RecordColumns, number: int, tools: Ints) -> int:
         """Decode payloads from `number` on; returns the number of the first one that is not in the group."""
         columns, headers = group.kernel_columns()
+        table = self.window.table
+        decode_batches = kernel.decode_records if self.decoder.wants & layout.KEPT else kernel.decode_positions
+        entry = int(self.payloads[layout.ENTRY, number])
         while True:
-            status, number, group.rows = kernel.decode(
+            decode = decode_batches if table.magic[entry] == batch.MAX_MAGIC else kernel.decode_old_formats
+            status, number, group.rows = decode(
                 self.window.data,
                 self.scratch.arena,
-                self.window.table.fields,
+                table.fields,
                 self.payloads,
                 number,
                 self.window.position,
@@ -340,6 +345,9 @@ class _Work:
             )
             if status in (layout.OK, layout.NO_ROOM):
                 return int(number)
+            entry = int(self.payloads[layout.ENTRY, number])
+            if status == layout.OTHER_FORMAT or (status == layout.LEFT and add_codec(tools, self._codec(entry))):
+                continue
             try:
                 error = self._make_ready(number) if status == layout.LEFT else self._error(status, number)
             except _TooLarge:
@@ -372,7 +380,7 @@ class _Work:
 
     def _decompress(self, entry: int, magic: int, payload: memoryview) -> int:
         """The size of the decompressed payload, which is at the start of the arena."""
-        codec = int(self.window.table.attributes[entry]) & batch.CODEC_MASK
+        codec = self._codec(entry)
         limit = self.decoder.limits.decompressed_bytes
         while True:
             room = self.scratch.arena.data[:limit]
@@ -387,6 +395,9 @@ class _Work:
                 self._enlarge_arena(min(4 * len(room), limit), place)
             except CodecError as error:
                 raise CorruptBatch(error.reason, **entry_place(self.window, entry), detail=str(error)) from error
+
+    def _codec(self, entry: int) -> int:
+        return int(self.window.table.attributes[entry]) & batch.CODEC_MASK
 
     def _enlarge_arena(self, size: int, place: dict[str, Any]) -> None:
         try:

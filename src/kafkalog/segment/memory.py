@@ -18,6 +18,7 @@ from kafkalog.kernels import layout, native
 from kafkalog.kernels.bytes import Bytes, Ints
 from kafkalog.kernels.decode import expect
 from kafkalog.kernels.decode_messages import MIN_INNER_ENTRY
+from kafkalog.kernels.decompress import TOOL_COUNT
 
 from .columns import RecordColumns, Room
 
@@ -45,7 +46,7 @@ class DecodeScratch:
         return tools
 
     def _make_tools(self) -> Ints:
-        tools = self._tools = np.zeros(layout.INFLATE_STATE + native.INFLATE_STATE_BYTES // 8, np.int64)
+        tools = self._tools = np.zeros(TOOL_COUNT, np.int64)
         tools[layout.LZ4_FUNCTION] = native.lz4_function()
         tools[layout.XXH32_FUNCTION] = native.xxh32_function()
         tools[layout.ZSTD_FUNCTION] = native.zstd_function()

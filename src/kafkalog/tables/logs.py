@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from kafkalog.errors import Limits, StorageError, UsageError, name_text
 from kafkalog.format.quantities import plural, size_text
-from kafkalog.kernels._jit import announce_compilation
 from kafkalog.log.checks.finding import Finding
 from kafkalog.log.checks.run import check_partitions
 from kafkalog.log.folders import choose, find_partitions, live_partitions
@@ -176,7 +175,6 @@ class Logs:
             found = rows.finding_rows(self.check(topics=topics, partitions=partitions, options=options, report=self.report))
             return pa.RecordBatchReader.from_batches(schema, rows.row_batches(found, schema))
         chosen = self.choose(topics, partitions)
-        announce_compilation()
         return pa.RecordBatchReader.from_batches(schema, _batches(table, chosen, schema, options, self.report))
 
     def check(
@@ -193,7 +191,6 @@ class Logs:
         """
         chosen = self.choose(topics, partitions)
         whole = self.is_log_directory and topics is None and partitions is None
-        announce_compilation()
         return check_partitions(
             self.partitions if whole else chosen,
             options or ReadOptions(frozenset()),
@@ -226,7 +223,6 @@ class Logs:
         chosen = self.choose(given.topics, given.partitions)
         self.report = _report_of(given)
         options = given.options(schema.names)
-        announce_compilation()
         return follow_partitions(
             chosen,
             options,

@@ -23,7 +23,6 @@ from kafkalog.format import batch, message
 from kafkalog.format.java import MAX_INT32
 from kafkalog.format.quantities import plural, repr_text, size_text
 from kafkalog.format.varint import size_of_varint
-from kafkalog.kernels._jit import announce_compilation
 from kafkalog.segment.encode import EncodeOptions, encode_batches, encode_messages
 from kafkalog.storage import ByteSource, open_store
 from kafkalog.tables.choices import Names, several_names
@@ -281,7 +280,6 @@ def estimate_table(
     """Sizes of the records of a table with the columns key, value, timestamp_ms and headers_raw."""
     if not table.num_rows:
         raise UsageError(f"{about}: there are no records to measure")
-    announce_compilation()
     table = _with_times_that_can_be_written(table)
     lengths = _lengths_of(table)
     chosen = _batch_sizes(batch_sizes, table.num_rows)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from kafkalog.errors import KafkaLogError, Limits, StorageError, UsageError
 from kafkalog.format import names
 from kafkalog.format.quantities import offsets_text, plural, repr_text, size_text
-from kafkalog.kernels._jit import announce_compilation
 from kafkalog.log.folders import find_partitions
 from kafkalog.log.partition import Partition
 from kafkalog.storage import open_store
@@ -237,7 +236,6 @@ class DirectoryScan:
 
     def listings(self, *, deep: bool = False, ratio: bool = True, limits: Limits | None = None) -> Iterator[PartitionListing]:
         """The listing of each partition; without `ratio` a deep one decompresses no more than it must."""
-        announce_compilation()
         places = places_for(len(self.partitions))
         for partition in self.partitions:
             yield list_partition(partition, limits or Limits(), deep=deep, ratio=ratio, places=places)

@@ -7,6 +7,7 @@ what `commands` hands to `run` is typed.
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
@@ -68,6 +69,10 @@ def requested(kind: type) -> Decorator:
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(command)
         def call(**values: Any) -> Any:
+            if values.get("quiet"):
+                from kafkalog.kernels.cache import NO_NOTICE
+
+                os.environ[NO_NOTICE] = "1"
             return command(kind(**values))
 
         return call

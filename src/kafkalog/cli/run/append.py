@@ -8,7 +8,6 @@ from dataclasses import asdict
 import click
 
 from kafkalog.format.quantities import plural
-from kafkalog.kernels._jit import announce_compilation
 from kafkalog.storage.fs import LocalFs
 from kafkalog.tasks.append import AppendOptions, AppendResult, Form, Target, append_records, source_file
 
@@ -24,7 +23,6 @@ def run_append(request: AppendRequest) -> int:
     """Append the records; the exit code."""
     sources = [source_file(path, request.source_format, request.encoding) for path in request.sources]
     target = Target.of(request.to, request.topic)
-    announce_compilation()
     with ReadProgress(sum(source.size for source in sources), wanted=not request.quiet) as bar:
         result = append_records(sources, target, _options(request), LocalFs(), bar.advance, lambda: bar.say("making it durable"))
     click.echo(json.dumps(asdict(result)) if request.as_json else "\n".join(map(printable, _describe(result))))

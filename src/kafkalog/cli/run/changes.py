@@ -15,7 +15,6 @@ import click
 
 from kafkalog.errors import UsageError
 from kafkalog.format.quantities import plural
-from kafkalog.kernels._jit import announce_compilation
 from kafkalog.tasks.compact import compact_partitions
 from kafkalog.tasks.convert import ConvertResult
 from kafkalog.tasks.maintenance import ChangeRequest, LogState, MaintenanceResult
@@ -71,7 +70,6 @@ class Change:
 
     def run(self, work: Callable[[ChangeRequest], Iterable[Result]]) -> int:
         """Do the work; the exit code."""
-        announce_compilation()
         request = ChangeRequest(
             out=self.options.out,
             in_place=self.options.in_place,

@@ -8,7 +8,6 @@ from typing import Any, Protocol, TypeVar
 
 import click
 
-from kafkalog.kernels._jit import announce_compilation
 from kafkalog.log.report import ReadReport
 from kafkalog.tasks.output import Progress
 from kafkalog.tasks.partitions import OnFailure
@@ -37,7 +36,6 @@ def run_repair(
     as_dict: Callable[[Result], dict[str, Any]],
 ) -> int:
     """Do the work and report each partition; the highest of their exit codes."""
-    announce_compilation()
     code = CLEAN
     with ReadProgress(total, wanted=not repair.quiet) as bar:
         failures = Failures(as_json=repair.as_json, before_report=bar.hide)

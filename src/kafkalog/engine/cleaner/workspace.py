@@ -12,8 +12,9 @@ from kafkalog.format import batch
 from kafkalog.format.entry_table import EntryTable
 from kafkalog.format.java import MAX_INT32
 from kafkalog.kernels import compact_select as kernel
-from kafkalog.kernels import compact_write, layout, scan
+from kafkalog.kernels import compact_write, scan
 from kafkalog.kernels.bytes import Bytes, Ints
+from kafkalog.kernels.decompress import add_codec
 from kafkalog.kernels.lz4 import BLOCK_BOUND
 from kafkalog.kernels.native import lz4_compress_function
 from kafkalog.kernels.offset_map import Words
@@ -44,7 +45,6 @@ class Workspace:
             *_record_tables(FIRST_RECORDS),
             raw=_bytes(FIRST_BYTES),
             output=_bytes(FIRST_BYTES),
-            place=np.zeros((layout.PAYLOAD_FIELDS, 1), np.int64),
         )
 
     @property
@@ -158,6 +158,7 @@ class Walk:
         """Decompress the payload of an entry into the arena; its size there, NOT_READY if the plain path must handle it."""
         entry = self.entry(row)
         assert isinstance(entry, Batch)
+        add_codec(self.workspace.tools, entry.codec)  # for the next one
         try:
             return self.workspace.decompress(entry.codec, entry.payload)
         except KafkaLogError:  # also an unknown codec

@@ -15,7 +15,6 @@ from kafkalog.errors import Limits, StorageError, UnsupportedFormat, UsageError
 from kafkalog.format import names
 from kafkalog.format.entry_table import EntryTable
 from kafkalog.format.reference import Transform
-from kafkalog.kernels._jit import announce_compilation
 from kafkalog.kernels.resync import ResyncBounds, find_next_entry
 from kafkalog.log.entry_order import header_bases
 from kafkalog.log.folders import LOG_KINDS, find_partitions
@@ -97,7 +96,6 @@ def _kind(store: Store, place: str, *, sure: bool) -> tuple[str, int]:
 
 
 def _explain_log(store: Store, place: str, offset: int | None, position: int | None, count: int, limits: Limits) -> Explanation:
-    announce_compilation()
     with store.open(place) as source:
         start = 0
         if offset is not None:

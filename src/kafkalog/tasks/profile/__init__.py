@@ -13,7 +13,6 @@ import numpy as np
 
 from kafkalog.errors import KafkaLogError, Limits, UsageError
 from kafkalog.format import batch
-from kafkalog.kernels._jit import announce_compilation
 from kafkalog.log.batches import read_batches
 from kafkalog.log.partition import Partition, StoredFile
 from kafkalog.log.reading import ReadOptions, RecordSlice, read_records
@@ -75,7 +74,6 @@ def profile(
     options = ReadOptions(
         COLUMNS, on_damage=on_damage, include_control=True, include_empty=True, threads=threads, limits=limits or Limits()
     )
-    announce_compilation()
     run = _Run(chosen, options, FutureTimestamps(now, retention_ms), on_progress)
     (run.read_headers if quick else run.read_records)()
     return _result(run, logs, now, top, quick=quick, disk=_disk_use(logs, chosen, topics, partitions))
