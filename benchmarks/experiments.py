@@ -33,6 +33,7 @@ from benchmarks.report import Agreement, Section, Table, Target
 from benchmarks.writing import compare_append, compare_conversion, compare_recovery, compare_single_batches
 
 KAFKALOG = "kafkalog"
+VIEWS = "kafkalog, views"
 FLOOR = "floor"
 LOOP_ONE_CORE = "FileRecords loop, one core"
 LOOP_ALL_CORES = "FileRecords loop, all cores"
@@ -41,6 +42,7 @@ JVM_WARM_UPS, JVM_WARM_UP_SECONDS = 12, 3.0
 LOOP_FACTORS = {"none": 1.2, "lz4": 1.2, "zstd": 1.2}
 AIOKAFKA_FACTORS = {"none": 5.0, "lz4": 3.5, "zstd": 2.5}
 KAFKA_PYTHON_FACTORS = {"none": 40.0}
+VIEWS_FACTORS = {"none": 1.5}
 FLOOR_FACTORS = {"lz4": 1.5, "zstd": 1.5}
 
 
@@ -78,9 +80,10 @@ class Setup:
         columns: Sequence[str] = peers.KAFKA_COLUMNS,
         threads: int = 1,
         core: int | None = None,
+        views: bool = False,
     ) -> WarmProcess:
         """A warm kafkalog process: on the benchmark's core, unless another is given or it has several threads."""
-        command = worker_command(KAFKALOG, segment.path, table, columns, threads)
+        command = worker_command(KAFKALOG, segment.path, table, columns, threads) + ["--views"] * views
         return WarmProcess(name, command, None if threads > 1 else self.core if core is None else core)
 
     def race(self, segment: Segment, contestants: Sequence[Contestant], rows: dict[str, int] | None = None) -> dict[str, Result]:
@@ -112,7 +115,8 @@ def compare_peers(setup: Setup) -> Section:
     speeds = [[name, *(f"{results[codec][name].million_rows_per_second:.2f}" for codec in CODECS)] for name in names]
     section = Section(
         "Records per second on one core",
-        "Million records per second: seven Kafka columns into Arrow, CRCs checked. The floor is read + CRC + decompress "
+        "Million records per second: seven Kafka columns into Arrow, CRCs checked; with `views=True` keys and values are not "
+        "copied. The floor is read + CRC + decompress "
         "alone, with the codec calls that kafkalog uses. The FileRecords loop copies nothing out and only looks at the sizes "
         "of key and value. DumpLogSegments prints everything to /dev/null; the time of a run on one batch is subtracted.",
         [Table(["M records/s", *CODECS], speeds), _ratio_table(results, names)],
@@ -122,7 +126,7 @@ def compare_peers(setup: Setup) -> Section:
 
 
 def _codec_contestants(setup: Setup, segment: Segment) -> list[Contestant]:
-    contestants: list[Contestant] = [setup.kafkalog(KAFKALOG, segment)]
+    contestants: list[Contestant] = [setup.kafkalog(KAFKALOG, segment), setup.kafkalog(VIEWS, segment, views=True)]
     if setup.jvm:
         loop = setup.jvm.loop_command(segment.path)
         contestants += [
@@ -140,7 +144,7 @@ def _codec_contestants(setup: Setup, segment: Segment) -> list[Contestant]:
 def _ratio_table(results: dict[str, dict[str, Result]], names: Sequence[str]) -> Table:
     rows = []
     for name in names:
-        if name != KAFKALOG:
+        if name not in (KAFKALOG, VIEWS):
             rows.append([name, *(f"{results[codec][name].seconds / results[codec][KAFKALOG].seconds:.2f} x" for codec in CODECS)])
     return Table(["kafkalog is faster by", *CODECS], rows)
 
@@ -150,6 +154,11 @@ def _peer_targets(results: dict[str, dict[str, Result]]) -> list[Target]:
     for codec, those in results.items():
         ours = those[KAFKALOG].seconds
         loops = [those[name].seconds for name in (LOOP_ONE_CORE, LOOP_ALL_CORES) if name in those]
+        if codec in VIEWS_FACTORS:
+            views = those[VIEWS].seconds
+            targets.append(Target(f"{codec}: views against copied columns", ours / views, VIEWS_FACTORS[codec], "x"))
+            if loops:
+                targets.append(Target(f"{codec}: views against the faster FileRecords loop", min(loops) / views, 2.0, "x"))
         if loops and codec in LOOP_FACTORS:
             targets.append(Target(f"{codec}: against the faster FileRecords loop", min(loops) / ours, LOOP_FACTORS[codec], "x"))
         for peer, factors in (("aiokafka", AIOKAFKA_FACTORS), ("kafka-python", KAFKA_PYTHON_FACTORS)):

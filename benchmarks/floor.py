@@ -56,6 +56,6 @@ def decompress_each(data: Bytes, arena: Bytes, fields: Ints, payloads: Ints, fir
     for number in range(first, payloads.shape[1]):
         if payloads[layout.STATE, number] == layout.COMPRESSED:
             start, stop = payloads[layout.START, number], payloads[layout.STOP, number]
-            if decompress(data, start, stop, fields[entry_table.ATTRIBUTES, number], 2, arena, tools) < 0:
+            if decompress(data, start, stop, fields[entry_table.ATTRIBUTES, number], 2, arena, 0, tools) < 0:
                 return number
     return payloads.shape[1]

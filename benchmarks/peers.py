@@ -74,12 +74,12 @@ def _touch_records(entries: Any) -> int:
     return rows
 
 
-def kafkalog_reader(path: Path, table: str, columns: tuple[str, ...], threads: int) -> Reader:
+def kafkalog_reader(path: Path, table: str, columns: tuple[str, ...], threads: int, *, views: bool = False) -> Reader:
     """kafkalog's table of one partition folder, as Arrow batches."""
     import kafkalog
 
     def read() -> int:
-        reader = kafkalog.open(str(path.parent)).read(table, columns=list(columns), threads=threads)
+        reader = kafkalog.open(str(path.parent)).read(table, columns=list(columns), threads=threads, views=views)
         return sum(batch.num_rows for batch in reader)
 
     return read

@@ -1,6 +1,6 @@
 """The child process of a Python contestant: one pass for each line on standard input, one JSON line for each pass.
 
-    python -m benchmarks.worker CONTESTANT FILE [--table NAME] [--columns a,b,c] [--threads N]
+    python -m benchmarks.worker CONTESTANT FILE [--table NAME] [--columns a,b,c] [--threads N] [--views]
 
 With `--peak-memory` it makes one pass at once and prints its peak memory.
 """
@@ -20,7 +20,8 @@ from benchmarks import peers
 def main() -> None:
     arguments = _parse()
     if arguments.contestant == "kafkalog":
-        reader = peers.kafkalog_reader(arguments.file, arguments.table, tuple(arguments.columns.split(",")), arguments.threads)
+        columns = tuple(arguments.columns.split(","))
+        reader = peers.kafkalog_reader(arguments.file, arguments.table, columns, arguments.threads, views=arguments.views)
     else:
         makers = {"aiokafka": peers.aiokafka_reader, "kafka-python": peers.kafka_python_reader, "floor": peers.floor_reader}
         reader = makers[arguments.contestant](arguments.file)
@@ -58,6 +59,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--table", default="records")
     parser.add_argument("--columns", default=",".join(peers.KAFKA_COLUMNS))
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--views", action="store_true")
     parser.add_argument("--peak-memory", action="store_true")
     return parser.parse_args()
 

@@ -32,7 +32,7 @@ ALL = (GZIP, SNAPPY, LZ4, ZSTD)
 
 @compiled
 def decompress(data: Bytes, codec: Int, arena: Bytes, tools: Ints) -> Int:
-    return kernel.decompress(data, 0, data.shape[0], codec, 2, arena, tools)
+    return kernel.decompress(data, 0, data.shape[0], codec, 2, arena, 0, tools)
 
 
 def by_kernel(codec: int, payload: bytes, *, limit: int = ROOM) -> bytes | None:

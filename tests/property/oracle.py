@@ -27,7 +27,7 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.reading import ReadOptions
 from kafkalog.log.report import ReadReport
 from kafkalog.tables.records import record_batches
-from kafkalog.tables.schemas import find_table
+from kafkalog.tables.schemas import find_table, with_views
 
 DECOMPRESSED_LIMIT = 1 << 16
 LIMITS = Limits(decompressed_bytes=DECOMPRESSED_LIMIT)
@@ -73,7 +73,9 @@ def reference_outcome(data: bytes) -> Outcome:
     return Outcome(rows)
 
 
-def kernel_outcome(partition: Partition, *, allow_disorder: bool = True, window_bytes: int | None = None) -> Outcome:
+def kernel_outcome(
+    partition: Partition, *, allow_disorder: bool = True, window_bytes: int | None = None, views: bool = False
+) -> Outcome:
     """The outcome of a strict read of everything; a tail is what stopped it, as for the reference."""
     options = ReadOptions(
         frozenset(COLUMNS),
@@ -82,11 +84,13 @@ def kernel_outcome(partition: Partition, *, allow_disorder: bool = True, window_
         threads=1,
         limits=LIMITS,
         window_bytes=window_bytes,
+        views=views,
     )
+    schema = find_table("records").schema(COLUMNS)
     rows: list[Row] = []
     report = ReadReport()
     try:
-        for each in record_batches([partition], find_table("records").schema(COLUMNS), options, report):
+        for each in record_batches([partition], with_views(schema) if views else schema, options, report):
             each.validate(full=True)
             for row in each.to_pylist():
                 row["headers_raw"] = tuple((header["key"], header["value"]) for header in row["headers_raw"] or ())

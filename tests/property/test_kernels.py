@@ -61,6 +61,16 @@ def test_every_log_reads_as_the_reference_reads_it(folder: Path, log: GeneratedL
 
 
 @BOUNDED
+@given(st.data(), st.none() | st.integers(64, 2000))
+def test_views_show_the_same_records_and_the_same_damage(folder: Path, data: st.DataObject, window_bytes: int | None) -> None:
+    log = data.draw(logs())
+    for stored in (log.data, data.draw(damaged(log))):
+        partition = _stored(folder, stored, log.base_offset).partitions[0]
+        gathered = kernel_outcome(partition, window_bytes=window_bytes)
+        assert kernel_outcome(partition, window_bytes=window_bytes, views=True) == gathered
+
+
+@BOUNDED
 @given(logs())
 def test_every_batch_has_the_header_that_the_reference_reads(folder: Path, log: GeneratedLog) -> None:
     found = _stored(folder, log.data, log.base_offset)

@@ -124,6 +124,11 @@ def inline(function: Function) -> Function:
     return _without_wrapper(function, forceinline=True)
 
 
+def inline_with_arrays(function: Function) -> Function:
+    """As `inline`, for one that returns arrays: only where references are counted may it do so."""
+    return _without_wrapper(function, forceinline=True, _nrt=True)
+
+
 def outline(function: Function) -> Function:
     """A helper that only kernels call, and seldom, so that it stays out of their loops."""
     return _without_wrapper(function)
@@ -149,8 +154,9 @@ def _without_wrapper(function: Function, **options: bool) -> Function:
     return compiled  # type: ignore[no-any-return]
 
 
+# References to arrays are not counted (`_nrt`): a caller keeps its arrays anyway, and counting took a fifth of a read.
 def _compiled(function: Function, **options: bool) -> Function:
-    return _numba.njit(nogil=True, no_cfunc_wrapper=True, **_OPTIONS, **options)(function)  # type: ignore[no-any-return]
+    return _numba.njit(nogil=True, no_cfunc_wrapper=True, **{**_OPTIONS, "_nrt": False, **options})(function)  # type: ignore[no-any-return]
 
 
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "boundscheck": BOUNDS_CHECK or None}
@@ -248,6 +254,44 @@ def _copy_earlier_by_index(array: Any, start: Any, target_start: Any, size: Any)
 # Repeats earlier bytes of the same array from front to back, so a copy may overlap itself. Bytes after it may be overwritten, as
 # with `copy_ahead`.
 copy_earlier = inline(_copy_earlier_by_index if JIT_OFF or BOUNDS_CHECK else _copy_earlier_by_address)
+
+
+def _type_load(typing: Any, address: Any) -> Any:
+    """Eight bytes at an address as a little-endian number."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        word = context.get_value_type(types.uint64)
+        return builder.load(builder.inttoptr(arguments[0], word.as_pointer()), align=1)
+
+    return types.uint64(types.uintp), generate
+
+
+_load: Any = intrinsic(_type_load)
+
+
+def _find_address(data: Any) -> Any:
+    return np.uintp(data.ctypes.data)
+
+
+def _load_word_by_address(source: Any, at: Any) -> Any:
+    return _load(source + np.uintp(at))
+
+
+def _find_array(data: Any) -> Any:
+    return data
+
+
+def _load_word_by_index(source: Any, at: Any) -> Any:
+    word = np.uint64(0)
+    for index in range(8):
+        word |= np.uint64(source[at + np.uint64(index)]) << np.uint64(8 * index)
+    return word
+
+
+# load_word(source_of(data), at) is data[at : at + 8] as a little-endian number, which the caller knows to be there. The source is
+# taken before a loop: a function that gets the array itself may count references to it, which costs as much as decoding a record.
+source_of = inline(_find_array if JIT_OFF or BOUNDS_CHECK else _find_address)
+load_word = inline(_load_word_by_index if JIT_OFF or BOUNDS_CHECK else _load_word_by_address)
 
 
 def _generate_call(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

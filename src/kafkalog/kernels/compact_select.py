@@ -131,7 +131,7 @@ def _locate(data: Bytes, fields: Ints, entry: Int, position: Int, ready: Int, ar
         return ALL, start, stop
     if ready != NOT_READY:
         return ALL, np.int64(0), ready
-    written = decompress(data, start, stop, fields[ATTRIBUTES, entry], np.int64(2), arena, tools)
+    written = decompress(data, start, stop, fields[ATTRIBUTES, entry], np.int64(2), arena, np.int64(0), tools)
     if written < 0:
         return DECOMPRESS, np.int64(0), np.int64(0)
     return ALL, np.int64(0), written

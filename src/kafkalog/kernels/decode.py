@@ -78,7 +78,7 @@ def _decompress(
 ) -> Int:
     """Decompress window[start:stop], which belongs to that payload, into the arena; the status."""
     entry = payloads[ENTRY, number]
-    written = decompress(window, start, stop, fields[ATTRIBUTES, entry], fields[MAGIC, entry], arena, tools)
+    written = decompress(window, start, stop, fields[ATTRIBUTES, entry], fields[MAGIC, entry], arena, np.int64(0), tools)
     if written < 0:
         return LEFT
     payloads[STATE, number], payloads[START, number], payloads[STOP, number] = READY, 0, written
@@ -86,7 +86,7 @@ def _decompress(
 
 
 @inline
-def _begin(fields: Ints, payloads: Ints, number: Int, row: Int) -> Int:
+def begin(fields: Ints, payloads: Ints, number: Int, row: Int) -> Int:
     """Note where the records of a payload begin; the status."""
     entry = payloads[ENTRY, number]
     if fields[BASE_OFFSET, entry] < 0 or fields[LAST_OFFSET, entry] < 0:
@@ -97,10 +97,8 @@ def _begin(fields: Ints, payloads: Ints, number: Int, row: Int) -> Int:
 
 
 @inline
-def _open_batch(
-    window: Bytes, arena: Bytes, fields: Ints, payloads: Ints, number: Int, position: Int, tools: Ints, row: Int
-) -> Int:
-    """Check and decompress a batch unless that is done already; the status."""
+def check_batch(window: Bytes, fields: Ints, payloads: Ints, number: Int, position: Int, tools: Ints) -> Int:
+    """Whether this is a v2 batch that is intact, as a status."""
     entry = payloads[ENTRY, number]
     if fields[MAGIC, entry] < 2:
         return OTHER_FORMAT
@@ -108,11 +106,22 @@ def _open_batch(
         if not batch_matches(tools[CRC32C_FUNCTION], window, fields, entry, position):
             return BAD_CRC
         payloads[STATE, number] |= CHECKED
+    return OK
+
+
+@inline
+def _open_batch(
+    window: Bytes, arena: Bytes, fields: Ints, payloads: Ints, number: Int, position: Int, tools: Ints, row: Int
+) -> Int:
+    """Check and decompress a batch unless that is done already; the status."""
+    status = check_batch(window, fields, payloads, number, position, tools)
+    if status != OK:
+        return status
     if payloads[STATE, number] & COMPRESSED:
         start, stop = payloads[START, number], payloads[STOP, number]
         if _decompress(window, arena, fields, payloads, number, start, stop, tools) != OK:
             return LEFT
-    return _begin(fields, payloads, number, row)
+    return begin(fields, payloads, number, row)
 
 
 @kernel
@@ -216,7 +225,7 @@ def decode_old_formats(
         if state & COMPRESSED:
             status = _unwrap(window, arena, fields, payloads, number, tools)
         if status == OK:
-            status = _begin(fields, payloads, number, row)
+            status = begin(fields, payloads, number, row)
         if status == OK:
             start, stop = payloads[START, number], payloads[STOP, number]
             status, next_row, payloads[FIRST_OFFSET, number] = decode_set(

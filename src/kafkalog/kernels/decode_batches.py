@@ -93,7 +93,7 @@ def _long_varint(data: Bytes, at: Position, stop: Position, longest: Int) -> tup
 
 
 @inline
-def _status_of(at: Position, stop: Position) -> Int:
+def status_of(at: Position, stop: Position) -> Int:
     return BAD_VARINT if at == stop + np.uint64(2) else BAD_STRUCTURE
 
 
@@ -118,7 +118,7 @@ def _long_front(data: Bytes, at: Position, end: Position, record_limit: Int) -> 
     """As `record_front`, for any sizes."""
     size, at = _varint(data, at, end)
     if at > end:
-        return _status_of(at, end), at, end, np.int64(0), np.int64(0)
+        return status_of(at, end), at, end, np.int64(0), np.int64(0)
     if size < 1 or np.uint64(size) > end - at:
         return BAD_STRUCTURE, at, end, np.int64(0), np.int64(0)
     if size > record_limit:
@@ -126,10 +126,10 @@ def _long_front(data: Bytes, at: Position, end: Position, record_limit: Int) -> 
     stop = at + np.uint64(size)
     timestamp_delta, at = _long_varint(data, at + np.uint64(1), stop, MAX_VARLONG)
     if at > stop:
-        return _status_of(at, stop), at, stop, np.int64(0), np.int64(0)
+        return status_of(at, stop), at, stop, np.int64(0), np.int64(0)
     offset_delta, at = _varint(data, at, stop)
     if at > stop:
-        return _status_of(at, stop), at, stop, np.int64(0), np.int64(0)
+        return status_of(at, stop), at, stop, np.int64(0), np.int64(0)
     return OK, at, stop, timestamp_delta, offset_delta
 
 
@@ -166,7 +166,7 @@ def _check_headers(data: Bytes, at: Position, stop: Position, count: Int, limit:
     at = _skip_headers(data, at, stop, count)
     if at == stop:
         return OK
-    return BAD_STRUCTURE if at < stop else _status_of(at, stop)
+    return BAD_STRUCTURE if at < stop else status_of(at, stop)
 
 
 @inline
@@ -174,7 +174,7 @@ def find_headers(data: Bytes, at: Position, stop: Position, limit: Int) -> tuple
     """(status, where the headers start, how many there are) of a record whose value ends at `at`."""
     count, at = _varint(data, at, stop)
     if at > stop:
-        return _status_of(at, stop), at, np.int64(0)
+        return status_of(at, stop), at, np.int64(0)
     status = OK
     if count != 0 or at != stop:
         status = _check_headers(data, at, stop, count, limit)
@@ -182,7 +182,7 @@ def find_headers(data: Bytes, at: Position, stop: Position, limit: Int) -> tuple
 
 
 @outline
-def _copy_headers(data: Bytes, start: Position, count: Int, row: Int, columns: HeaderColumns) -> None:
+def copy_headers(data: Bytes, start: Position, count: Int, row: Int, columns: HeaderColumns) -> None:
     """Append the `count` headers at data[start:], which have been checked, as those of `row`."""
     header = np.int64(columns.offsets[row])
     key_bytes = np.int64(columns.key_offsets[header])
@@ -271,10 +271,10 @@ def decode_batch(
             return BAD_OFFSET, row
         key_size, key_start, at = sized_bytes(data, at, record_stop)
         if at > record_stop:
-            return _status_of(at, record_stop), row
+            return status_of(at, record_stop), row
         value_size, value_start, at = sized_bytes(data, at, record_stop)
         if at > record_stop:
-            return _status_of(at, record_stop), row
+            return status_of(at, record_stop), row
         if want_headers:
             status, header_start, header_count = find_headers(data, at, record_stop, headers_limit)
             if status != OK:
@@ -288,7 +288,7 @@ def decode_batch(
             key_valid[here] = key_size >= 0
             value_valid[here] = value_size >= 0
             if want_headers:
-                _copy_headers(data, header_start, header_count, np.int64(here), headers)
+                copy_headers(data, header_start, header_count, np.int64(here), headers)
             if want_key and key_size > 0:
                 copy_bytes(data, key_start, keys, key_bytes, key_size)
                 key_bytes += key_size
@@ -307,7 +307,7 @@ def _check_rest(data: Bytes, at: Position, stop: Position, headers_limit: Int) -
     for _ in range(2):
         _, _, at = sized_bytes(data, at, stop)
         if at > stop:
-            return _status_of(at, stop)
+            return status_of(at, stop)
     status, _, _ = find_headers(data, at, stop, headers_limit)
     return status
 

@@ -14,7 +14,7 @@ import numpy as np
 from kafkalog.format import batch
 
 from . import gzip, lz4, native, snappy, zstd
-from ._jit import JIT_OFF, array_at, call_codec, codec_address, inline
+from ._jit import JIT_OFF, array_at, call_codec, codec_address, inline, inline_with_arrays
 from .bytes import UNKNOWN, Bytes, Int, Ints
 from .layout import (
     CODECS,
@@ -32,8 +32,8 @@ GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 
 
 @inline
-def decompress(data: Bytes, start: Int, stop: Int, codec: Int, magic: Int, arena: Bytes, tools: Ints) -> Int:
-    """Bytes of data[start:stop] decompressed, now at the start of the arena, or UNKNOWN."""
+def decompress(data: Bytes, start: Int, stop: Int, codec: Int, magic: Int, arena: Bytes, at: Int, tools: Ints) -> Int:
+    """Bytes of data[start:stop] decompressed, now at arena[at:], or UNKNOWN."""
     function = tools[CODECS + (codec & batch.CODEC_MASK)]
     if function == 0:
         return np.int64(UNKNOWN)
@@ -45,8 +45,8 @@ def decompress(data: Bytes, start: Int, stop: Int, codec: Int, magic: Int, arena
         start,
         stop,
         magic,
-        np.uintp(arena.ctypes.data),
-        arena.shape[0],
+        np.uintp(arena.ctypes.data) + np.uintp(at),
+        arena.shape[0] - at,
     )
 
 
@@ -63,7 +63,7 @@ def _address(codec: int) -> int:
     return codec_address(_FUNCTIONS[codec])
 
 
-@inline
+@inline_with_arrays
 def _arrays(tools: Any, data: Any, size: Int, arena: Any, room: Int) -> tuple[Ints, Bytes, Bytes, Int]:
     """Tools, data and arena as arrays, and the most bytes that the payload may have."""
     numbers = array_at(tools, (TOOL_COUNT,))

@@ -82,6 +82,7 @@ LEAST_FRONT = 6
 LAST_INT64 = np.int64(MAX_INT64)
 
 Offsets32 = NDArray[np.int32]
+Words = NDArray[np.uint64]
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 
@@ -115,6 +116,21 @@ class Columns(NamedTuple):
     value_offsets: Offsets32
     value_valid: Bytes
     values: Bytes
+
+
+class ViewColumns(NamedTuple):
+    """As `Columns`, with views of keys and values in Arrow's layout: two words for each, into a buffer of the array.
+
+    `arena_used` has one element: the bytes of decompressed payloads in the arena, which all stay there.
+    """
+
+    offsets: Ints
+    timestamps: Ints
+    key_views: Words
+    key_valid: Bytes
+    value_views: Words
+    value_valid: Bytes
+    arena_used: Ints
 
 
 class HeaderColumns(NamedTuple):

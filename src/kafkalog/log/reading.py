@@ -56,6 +56,7 @@ class ReadOptions:
     neighbours: bool = False
     allow_disorder: bool = False
     skip_io_errors: bool = False
+    views: bool = False  # keys and values as views of where they are, not copied
     check_crcs: bool = False  # for batches, read strictly: a wrong checksum is damage, not just a column
     threads: int | None = None
     limits: Limits = field(default_factory=Limits)
@@ -142,6 +143,7 @@ class _PartitionRead:
             check_crcs=not self.salvage,
             stop_at_problem=self.strict,
             keep_empty=options.include_empty,
+            views=options.views,
         )
         self.buffers = WindowBuffers(options.window_bytes or self._window_bytes())
 

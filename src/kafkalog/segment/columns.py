@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -27,9 +27,11 @@ RAW_HEADERS_TYPE = pa.list_(pa.struct([pa.field("key", pa.binary()), pa.field("v
 ASCII_END = 0x80
 NO_OFFSETS = np.zeros(1, np.int32)
 NO_BYTES = np.empty(0, np.uint8)
+NO_WORDS = np.empty(0, np.uint64)
 BINARY = pa.binary()
-# Bytes besides the content: of a record, of a key or value with its flag, and of a record's headers.
-OFFSET_AND_TIMESTAMP, SLOT_OF_TEXT, SLOT_OF_HEADERS = 16, 5, 4
+VIEWS = pa.binary_view()
+# Bytes besides the content: of a record, of a key or value with its flag (also as a view), and of a record's headers.
+OFFSET_AND_TIMESTAMP, SLOT_OF_TEXT, SLOT_OF_VIEW, SLOT_OF_HEADERS = 16, 5, 17, 4
 TIMESTAMP_TYPE = pa.timestamp("ms", tz="UTC")
 
 
@@ -69,39 +71,59 @@ class _Texts:
         return pa.Array.from_buffers(kind, count, [bitmap, self._offset_buffer, self._buffer], nulls)
 
 
+class _Views:
+    """Room for views of `count` binary values."""
+
+    def __init__(self, count: int, *, is_used: bool) -> None:
+        self.words, self.valid = NO_WORDS, NO_BYTES
+        if is_used:
+            self._buffer, self.words = allocate(2 * count, np.uint64)
+            self.valid = np.empty(count, np.uint8)
+
+    def array(self, count: int, contents: list[pa.Buffer]) -> pa.Array:
+        """The first `count` values, which point into `contents`."""
+        bitmap, nulls = validity(self.valid[:count])
+        return pa.Array.from_buffers(VIEWS, count, [bitmap, self._buffer, *contents], nulls)
+
+
 @dataclass
 class Room:
-    """The capacity of the columns of a group."""
+    """The capacity of the columns of a group; one of views has `payload_bytes` in its arena instead of keys and values."""
 
     records: int
     key_bytes: int
     value_bytes: int
     headers: int
     header_bytes: int
+    payload_bytes: int = 0
+    slot: int = SLOT_OF_TEXT
 
     def size(self, wants: int) -> int:
         """Bytes of memory, if all of it is used."""
         of_record = OFFSET_AND_TIMESTAMP
-        of_record += 2 * SLOT_OF_TEXT if wants & layout.KEPT else 0
+        of_record += 2 * self.slot if wants & layout.KEPT else 0
         of_record += SLOT_OF_HEADERS if wants & layout.HEADERS else 0
-        texts = self.key_bytes + self.value_bytes + 2 * self.header_bytes
+        texts = self.key_bytes + self.value_bytes + 2 * self.header_bytes + self.payload_bytes
         return self.records * of_record + self.headers * 2 * SLOT_OF_TEXT + texts
 
 
 class RecordColumns:
     """Records of one window: room that kernels fill, then columns.
 
-    Nothing here points into the window's bytes, which can be reused while the columns are still in use.
+    Nothing here points into the window's bytes, which can be reused while the columns are still in use. With `as_views` keys and
+    values are given out as views all the same.
     """
 
-    def __init__(self, window: Window, wants: int, room: Room) -> None:
+    are_views = False
+
+    def __init__(self, window: Window, wants: int, room: Room, *, as_views: bool = False) -> None:
         self.window = window
         self.wants = wants
+        self.as_views = as_views
         self.rows = 0
         self.offset_buffer, self.offsets = allocate(room.records, np.int64)
         self.timestamp_buffer, self.timestamps = allocate(room.records, np.int64)
-        self._keys = _Texts(room.records, room.key_bytes, is_used=wants & layout.KEPT != 0)
-        self._values = _Texts(room.records, room.value_bytes, is_used=wants & layout.KEPT != 0)
+        self._make_room(room)
         has_headers = wants & layout.HEADERS != 0
         self._header_buffer, self._header_offsets = allocate_offsets(room.records if has_headers else 0)
         self._header_keys = _Texts(room.headers, room.header_bytes, is_used=has_headers)
@@ -109,19 +131,14 @@ class RecordColumns:
         self._header_key_bits = np.zeros(1, np.uint8)
         self._arrays: dict[str, pa.Array] = {}
 
-    def kernel_columns(self) -> tuple[layout.Columns, layout.HeaderColumns]:
-        """The columns as `kernels.decode` takes them."""
-        keys, values, header_keys, header_values = self._keys, self._values, self._header_keys, self._header_values
-        return layout.Columns(
-            self.offsets,
-            self.timestamps,
-            keys.offsets,
-            keys.valid,
-            keys.content,
-            values.offsets,
-            values.valid,
-            values.content,
-        ), layout.HeaderColumns(
+    def _make_room(self, room: Room) -> None:
+        self._keys = _Texts(room.records, room.key_bytes, is_used=self.wants & layout.KEPT != 0)
+        self._values = _Texts(room.records, room.value_bytes, is_used=self.wants & layout.KEPT != 0)
+
+    def kernel_columns(self) -> tuple[Any, layout.HeaderColumns]:
+        """The columns as the kernel of this group takes them."""
+        header_keys, header_values = self._header_keys, self._header_values
+        return self._key_value_columns(), layout.HeaderColumns(
             self._header_offsets,
             header_keys.offsets,
             header_keys.content,
@@ -131,6 +148,19 @@ class RecordColumns:
             self._header_key_bits,
         )
 
+    def _key_value_columns(self) -> Any:
+        keys, values = self._keys, self._values
+        return layout.Columns(
+            self.offsets,
+            self.timestamps,
+            keys.offsets,
+            keys.valid,
+            keys.content,
+            values.offsets,
+            values.valid,
+            values.content,
+        )
+
     def close(self, payloads: Ints, columns: frozenset[str]) -> None:
         """Turn the filled room into arrays. `payloads` (rows of `kernels.layout`) are those that were decoded into it."""
         self.entries = payloads[layout.ENTRY]
@@ -138,14 +168,17 @@ class RecordColumns:
         self.first_offsets = payloads[layout.FIRST_OFFSET]
         self.payload_sizes = payloads[layout.STOP] - payloads[layout.START]  # decompressed
         self.entry_table = rows_of(self.window.entries, self.entries)
-        if "key" in columns:
-            self._arrays["key"] = self._keys.array(self.rows)
-        if "value" in columns:
-            self._arrays["value"] = self._values.array(self.rows)
+        self._close_keys_and_values(payloads, columns)
         for name in ("headers", "headers_raw"):
             if name in columns:
                 self._arrays[name] = self._headers(name)
         del self._keys, self._values, self._header_keys, self._header_values
+
+    def _close_keys_and_values(self, payloads: Ints, columns: frozenset[str]) -> None:
+        for name, texts in (("key", self._keys), ("value", self._values)):
+            if name in columns:
+                array = texts.array(self.rows)
+                self._arrays[name] = array.cast(VIEWS) if self.as_views else array
 
     def used(self) -> Room:
         """The room that was needed; call it before `close`."""
@@ -153,8 +186,10 @@ class RecordColumns:
             return Room(self.rows, 0, 0, 0, 0)
         headers = int(self._header_offsets[self.rows]) if self.wants & layout.HEADERS else 0
         header_bytes = max(int(self._header_keys.offsets[headers]), int(self._header_values.offsets[headers]))
-        keys, values = int(self._keys.offsets[self.rows]), int(self._values.offsets[self.rows])
-        return Room(self.rows, keys, values, headers, header_bytes)
+        return replace(self._used_besides_headers(), headers=headers, header_bytes=header_bytes)
+
+    def _used_besides_headers(self) -> Room:
+        return Room(self.rows, int(self._keys.offsets[self.rows]), int(self._values.offsets[self.rows]), 0, 0)
 
     @cached_property
     def row_counts(self) -> NDArray[np.int64]:
@@ -229,6 +264,39 @@ class RecordColumns:
         if name == "is_control":
             return pa.array(self._repeat(entries.attributes & batch.CONTROL != 0, rows))
         return pa.array(self._repeat(entries.column(name).astype(ENTRY_COLUMNS[name]), rows))
+
+
+class ViewedColumns(RecordColumns):
+    """Records of v2 batches whose keys and values are views: into the window's bytes, and into an arena of what was decompressed.
+
+    Both stay in memory as long as the columns, and are not copied.
+    """
+
+    are_views = True
+    _keys: _Views  # type: ignore[assignment]
+    _values: _Views  # type: ignore[assignment]
+
+    def _make_room(self, room: Room) -> None:
+        self._keys = _Views(room.records, is_used=self.wants & layout.KEY != 0)
+        self._values = _Views(room.records, is_used=self.wants & layout.VALUE != 0)
+        self._arena_buffer, self.arena = allocate(room.payload_bytes, np.uint8)
+        self._arena_used = np.zeros(1, np.int64)
+
+    def _key_value_columns(self) -> Any:
+        keys, values = self._keys, self._values
+        return layout.ViewColumns(
+            self.offsets, self.timestamps, keys.words, keys.valid, values.words, values.valid, self._arena_used
+        )
+
+    def _close_keys_and_values(self, payloads: Ints, columns: frozenset[str]) -> None:
+        is_plain = bool((payloads[layout.STATE] != layout.READY).any())
+        contents = [pa.py_buffer(self.window.lend() if is_plain else NO_BYTES), self._arena_buffer]
+        for name, views in (("key", self._keys), ("value", self._values)):
+            if name in columns:
+                self._arrays[name] = views.array(self.rows, contents)
+
+    def _used_besides_headers(self) -> Room:
+        return Room(self.rows, 0, 0, 0, 0, int(self._arena_used[0]), SLOT_OF_VIEW)
 
 
 ENTRY_COLUMNS: dict[str, Any] = {

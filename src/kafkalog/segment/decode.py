@@ -15,15 +15,16 @@ from numpy.typing import NDArray
 from kafkalog import codecs
 from kafkalog.errors import CodecError, CorruptBatch, LimitExceeded, Limits, OutputFull, SegmentError
 from kafkalog.format import batch, message
-from kafkalog.format.java import MAX_INT64, MIN_INT64
+from kafkalog.format.java import MAX_INT32, MAX_INT64, MIN_INT64
 from kafkalog.kernels import decode as kernel
 from kafkalog.kernels import layout, native
 from kafkalog.kernels.bytes import Bytes, Ints
 from kafkalog.kernels.crc import check_batches, check_messages, digit_tables, expected_crc32
 from kafkalog.kernels.decode_messages import message_parts
+from kafkalog.kernels.decode_views import decode_views
 from kafkalog.kernels.decompress import add_codec
 
-from .columns import RecordColumns
+from .columns import RecordColumns, ViewedColumns
 from .memory import DecodeScratch, Expectation, borrowed_scratch, least_room
 from .windows import Window, has_zero_sector, rows_of
 
@@ -100,7 +101,8 @@ class DecodedWindow:
 class RecordDecoder:
     """Decodes windows, on any thread. With `stop_at_problem` nothing after the first damaged entry is decoded.
 
-    With `keep_empty` there are also groups without records, of entries that hold none.
+    With `keep_empty` there are also groups without records, of entries that hold none. With `views` keys and values are views of
+    where they are, which no call copies: those of v2 batches from the start, others as soon as they are columns.
     """
 
     def __init__(
@@ -112,6 +114,7 @@ class RecordDecoder:
         check_crcs: bool,
         stop_at_problem: bool,
         keep_empty: bool = False,
+        views: bool = False,
     ) -> None:
         self.bounds = record_range.array(limits)
         self.limits = limits
@@ -120,6 +123,7 @@ class RecordDecoder:
         self.check_crcs = check_crcs
         self.stop_at_problem = stop_at_problem
         self.keep_empty = keep_empty
+        self.views = views
         self.expectation = Expectation()
 
     def decode(
@@ -280,6 +284,7 @@ class _Work:
         self.payloads: Ints = np.empty((layout.PAYLOAD_FIELDS, len(entries)), np.int64)
         kernel.lay_out(window.table.fields, entries, window.position, self.payloads)
         self.stop = len(entries)
+        self.copied_from = -1  # the payload at which views made no progress
 
     def run(self, *, check_crcs: bool) -> None:
         tools = self.scratch.tools(self.decoder.limits.decompressed_bytes, check_crcs=check_crcs)
@@ -291,6 +296,8 @@ class _Work:
                 return
             group = self._new_group(first)
             after = first + 1 if group is None else self._fill(group, first, tools)
+            if group is not None and group.are_views and after == first:
+                self.copied_from = first
             if group is not None and after > first:
                 payloads = self.payloads[:, first:after]
                 intact = payloads[layout.STATE] != layout.DROPPED
@@ -305,14 +312,25 @@ class _Work:
 
     def _new_group(self, first: int) -> RecordColumns | None:
         """None if there is no memory for its first payload, which is then a problem of that entry."""
-        room = self.decoder.expectation.room(self.window.table, self.payloads, first, self.decoder.wants)
+        wants, expectation, views = self.decoder.wants, self.decoder.expectation, self.decoder.views
+        entry = int(self.payloads[layout.ENTRY, first])
+        is_viewed = views and first != self.copied_from and self._can_be_viewed(first)
+        find_room = expectation.view_room if is_viewed else expectation.room
+        room = find_room(self.window.table, self.payloads, first, wants)
         try:
-            return RecordColumns(self.window, self.decoder.wants, room)
+            if is_viewed:
+                return ViewedColumns(self.window, wants, room)
+            return RecordColumns(self.window, wants, room, as_views=views)
         except (MemoryError, pa.ArrowMemoryError):
-            wanted = f"{room.size(self.decoder.wants)} bytes of memory"
-            place = entry_place(self.window, int(self.payloads[layout.ENTRY, first]))
-            self._drop(first, LimitExceeded("memory-limit", **place, expected=wanted, found="less"))
+            wanted = f"{room.size(wants)} bytes of memory"
+            self._drop(first, LimitExceeded("memory-limit", **entry_place(self.window, entry), expected=wanted, found="less"))
             return None
+
+    def _can_be_viewed(self, first: int) -> bool:
+        """Whether views can begin at this payload: one that is decompressed already is in an arena that will be reused."""
+        entry, state = self.payloads[: layout.STATE + 1, first].tolist()
+        is_batch = bool(self.window.table.magic[entry] == batch.MAX_MAGIC) and state != layout.READY
+        return is_batch and self.decoder.wants & (layout.KEY | layout.VALUE) != 0 and self.window.size <= MAX_INT32
 
     def _drop(self, number: int, error: SegmentError) -> None:
         """The entry of this payload has no records, because of `error`."""
@@ -324,15 +342,13 @@ class _Work:
     def _fill(self, group: RecordColumns, number: int, tools: Ints) -> int:
         """Decode payloads from `number` on; returns the number of the first one that is not in the group."""
         columns, headers = group.kernel_columns()
-        table = self.window.table
-        decode_batches = kernel.decode_records if self.decoder.wants & layout.KEPT else kernel.decode_positions
         entry = int(self.payloads[layout.ENTRY, number])
         while True:
-            decode = decode_batches if table.magic[entry] == batch.MAX_MAGIC else kernel.decode_old_formats
-            status, number, group.rows = decode(
+            arena = group.arena if isinstance(group, ViewedColumns) else self.scratch.arena
+            status, number, group.rows = self._kernel(group, entry)(
                 self.window.data,
-                self.scratch.arena,
-                table.fields,
+                arena,
+                self.window.table.fields,
                 self.payloads,
                 number,
                 self.window.position,
@@ -346,7 +362,11 @@ class _Work:
             if status in (layout.OK, layout.NO_ROOM):
                 return int(number)
             entry = int(self.payloads[layout.ENTRY, number])
-            if status == layout.OTHER_FORMAT or (status == layout.LEFT and add_codec(tools, self._codec(entry))):
+            if status == layout.LEFT and add_codec(tools, self._codec(entry)):
+                continue
+            if status in (layout.LEFT, layout.OTHER_FORMAT) and group.are_views:
+                return int(number)
+            if status == layout.OTHER_FORMAT:
                 continue
             try:
                 error = self._make_ready(number) if status == layout.LEFT else self._error(status, number)
@@ -357,6 +377,13 @@ class _Work:
                 self._drop(number, error)
                 if self.decoder.stop_at_problem:
                     return int(number)
+
+    def _kernel(self, group: RecordColumns, entry: int) -> Callable[..., tuple[int, int, int]]:
+        if group.are_views:
+            return decode_views
+        if self.window.table.magic[entry] != batch.MAX_MAGIC:
+            return kernel.decode_old_formats
+        return kernel.decode_records if self.decoder.wants & layout.KEPT else kernel.decode_positions
 
     def _error(self, status: int, number: int) -> SegmentError:
         entry = int(self.payloads[layout.ENTRY, number])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from kafkalog.kernels.decode import expect
 from kafkalog.kernels.decode_messages import MIN_INNER_ENTRY
 from kafkalog.kernels.decompress import TOOL_COUNT
 
-from .columns import RecordColumns, Room
+from .columns import SLOT_OF_VIEW, RecordColumns, Room
 
 ARENA_BYTES = 1 << 20
 MAX_KEPT_BYTES = 16 << 20
@@ -105,6 +105,17 @@ class Expectation:
             headers=int(scale * self.headers) + reserve // layout.LEAST_HEADER if wants_headers else 0,
             header_bytes=int(scale * self.header_bytes) + reserve if wants_headers else 0,
         )
+
+    def view_room(self, entries: EntryTable, payloads: Ints, first: int, wants: int) -> Room:
+        """As `room` for views of v2 batches: instead of keys and values the decompressed payloads are kept."""
+        room = self.room(entries, payloads, first, wants & ~(layout.KEY | layout.VALUE))
+        is_compressed = payloads[layout.STATE, first:] & layout.COMPRESSED != 0
+        sizes = (payloads[layout.STOP, first:] - payloads[layout.START, first:])[is_compressed]
+        payload_bytes = 0
+        if len(sizes):
+            ratio = max(self.payload, 1.0)
+            payload_bytes = int(min(sizes.sum() * SLACK * ratio, GROUP_BYTES) + min(sizes.max() * SLACK * ratio, GROUP_BYTES))
+        return replace(room, payload_bytes=payload_bytes, slot=SLOT_OF_VIEW)
 
     def learn(self, group: RecordColumns, payloads: Ints) -> None:
         """Update the guess from a group that was filled from these payloads."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -45,6 +46,7 @@ class Window:
     table: EntryTable  # may have room for more entries than `count`
     count: int
     size: int = field(init=False)
+    lent: Bytes | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         self.size = len(self.data)
@@ -56,6 +58,13 @@ class Window:
     @property
     def entries(self) -> EntryTable:
         return self.table[: self.count]
+
+    def lend(self) -> Bytes:
+        """The bytes, for columns that point into them: their memory is reused when the last such column is gone."""
+        if self.lent is None:
+            self.lent = self.data[:]
+            weakref.finalize(self.lent, WindowBuffers.reuse, _memory_of(self.lent)).atexit = False
+        return self.lent
 
     @cached_property
     def facts(self) -> TableFacts:
@@ -93,16 +102,25 @@ class WindowBuffers:
 
     def let_go(self, window: Window) -> None:
         """Return the bytes of a window that are no longer needed."""
-        data = window.data.base if window.data.base is not None else window.data
-        window.data = NO_BYTES
-        if data.size == WINDOW_BYTES and len(self._free_data) < MAX_FREE:
-            self._free_data.append(data)
+        data, lent = window.data, window.lent
+        window.data, window.lent = NO_BYTES, None
+        if lent is None:
+            self.reuse(_memory_of(data))
+
+    @classmethod
+    def reuse(cls, data: Bytes) -> None:
+        if data.size == WINDOW_BYTES and len(cls._free_data) < MAX_FREE:
+            cls._free_data.append(data)
 
     def give_back(self, window: Window) -> None:
         """Return its bytes and headers."""
         self.let_go(window)
         if len(window.table) == TABLE_ENTRIES and len(self._free_tables) < MAX_FREE:
             self._free_tables.append(window.table)
+
+
+def _memory_of(data: Bytes) -> Bytes:
+    return data if data.base is None else data.base
 
 
 class SegmentWalk:

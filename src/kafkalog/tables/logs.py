@@ -26,7 +26,7 @@ from . import rows
 from .batches import batch_batches
 from .choices import Names, Numbers, Time, milliseconds, several_names, several_numbers, whole_number
 from .records import iter_record_batches, record_batches
-from .schemas import find_table
+from .schemas import find_table, with_views
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -71,6 +71,7 @@ class ReadChoices:
     neighbours: bool = False
     allow_disorder: bool = False
     skip_io_errors: bool = False
+    views: bool = False
     threads: int | None = None
     limits: Limits | None = None
     report: ReadReport | None = None
@@ -88,6 +89,7 @@ class ReadChoices:
             neighbours=self.neighbours,
             allow_disorder=self.allow_disorder,
             skip_io_errors=self.skip_io_errors,
+            views=self.views,
             threads=_positive("threads", self.threads),
             limits=self.limits or Limits(),
         )
@@ -135,6 +137,7 @@ class Logs:
         neighbours: bool = False,
         allow_disorder: bool = False,
         skip_io_errors: bool = False,
+        views: bool = False,
         threads: int | None = None,
         limits: Limits | None = None,
         report: ReadReport | None = None,
@@ -149,6 +152,8 @@ class Logs:
         `neighbours` assumes a log that was never compacted and a correct leader-epoch-checkpoint: a contradiction is damage.
         `allow_disorder` reads entries whose offsets or epochs go back.
         `skip_io_errors` (not with "strict") reads blocks of 4 KiB that the device cannot read as zeros, which are then damage.
+        `views` (records only): key and value have the Arrow type `binary_view` and point to where they were read or decompressed:
+        less work, but each batch keeps its windows of the log in memory.
         `threads`: how many windows are decoded at once; by default one per core of this process, at most 4.
         """
         choices = ReadChoices(
@@ -164,11 +169,12 @@ class Logs:
             neighbours=neighbours,
             allow_disorder=allow_disorder,
             skip_io_errors=skip_io_errors,
+            views=views,
             threads=threads,
             limits=limits,
             report=report,
         )
-        schema = find_table(table).schema(several_names("columns", columns))
+        schema = _schema(table, columns, choices)
         options = choices.options(schema.names)
         self.report = _report_of(choices)
         if table == "findings":
@@ -219,7 +225,7 @@ class Logs:
         `isolation="read_committed"` so is an open transaction. Records present when `stop()` turns true are still returned.
         """
         given = ReadChoices(**choices)
-        schema = find_table("records").schema(several_names("columns", columns))
+        schema = _schema("records", columns, given)
         chosen = self.choose(given.topics, given.partitions)
         self.report = _report_of(given)
         options = given.options(schema.names)
@@ -237,6 +243,15 @@ class Logs:
         """The partitions to read: all live ones, or the one that this path names, whatever its state."""
         topics, numbers = several_names("topics", topics), several_numbers("partitions", numbers)
         return choose(live_partitions(self.partitions, self.path), self.path, topics, numbers)
+
+
+def _schema(table: str, columns: Names | None, choices: ReadChoices) -> pa.Schema:
+    schema = find_table(table).schema(several_names("columns", columns))
+    if not choices.views:
+        return schema
+    if table != "records":
+        raise UsageError(f"views=True is for the table records; table {table} has no keys and values")
+    return with_views(schema)
 
 
 def _report_of(choices: ReadChoices) -> ReadReport:

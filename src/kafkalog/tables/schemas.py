@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from kafkalog.errors import UsageError
-from kafkalog.segment.columns import HEADERS_TYPE, RAW_HEADERS_TYPE, TIMESTAMP_TYPE
+from kafkalog.segment.columns import HEADERS_TYPE, RAW_HEADERS_TYPE, TIMESTAMP_TYPE, VIEWS
 
 
 @dataclass(frozen=True)
@@ -257,3 +257,8 @@ def record_batch(arrays: Sequence[pa.Array], schema: pa.Schema, rows: int) -> pa
     if arrays:
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
     return pa.RecordBatch.from_struct_array(pa.StructArray.from_buffers(pa.struct([]), rows, [None]))
+
+
+def with_views(schema: pa.Schema) -> pa.Schema:
+    """The schema of `records` with keys and values as views."""
+    return pa.schema([field.with_type(VIEWS) if field.name in ("key", "value") else field for field in schema])
