@@ -6,6 +6,7 @@ import fcntl
 import os
 import subprocess
 import sys
+import zipfile
 import zlib
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 
 from kafkalog.kernels import cache, crc, native
 from tests.builders.small_logs import made_batch, write_segment
+from tests.tidy.source import ROOT
 
 pytestmark = pytest.mark.skipif(native.IS_OFF, reason="the JIT is off")
 NOTICE = "kafkalog: compiling its kernels for this work"
@@ -106,30 +108,56 @@ def test_a_stopped_process_that_holds_a_lock_does_not_stop_others(tmp_path: Path
 
 
 def test_packed_kernels_spare_another_machine_the_compiling(log: Path, tmp_path: Path) -> None:
-    there = "from kafkalog.kernels.cache import PackedKernels; import pickle, sys; "
-    read_there = f"pickle.load(open({str(tmp_path / 'packed')!r}, 'rb')).unpack()\n{COUNTING_READ}"
-    made = compiled(run(tmp_path / "driver", "-c", COUNTING_READ, log)[0])[1]
-    run(
-        tmp_path / "driver",
-        "-c",
-        f"{there} pickle.dump(PackedKernels.here('scan', 'decode', 'decompress'), open({str(tmp_path / 'packed')!r}, 'wb'))",
-    )
-    out, errors = run(tmp_path / "executor", "-c", there + read_there, log)
+    packed = str(tmp_path / "packed")
+    pack = f"from kafkalog.kernels import cache; pickle.dump(cache.PackedKernels.here(cache.used), open({packed!r}, 'wb'))"
+    unpack = f"pickle.load(open({packed!r}, 'rb')).unpack()"
+    made = compiled(run(tmp_path / "driver", "-c", f"import pickle{COUNTING_READ}{pack}", log)[0])[1]
+    out, errors = run(tmp_path / "executor", "-c", f"import pickle\n{unpack}{COUNTING_READ}", log)
     assert (compiled(out), errors) == ((made, 0), "")
+
+
+def test_a_package_in_another_zip_finds_what_the_first_compiled(log: Path, tmp_path: Path) -> None:
+    counts = []
+    for name in ("first.zip", "second.zip"):  # Spark copies --py-files to another folder for each application
+        with zipfile.ZipFile(tmp_path / name, "w") as archive:
+            for file in sorted((ROOT / "src" / "kafkalog").rglob("*")):
+                if file.suffix in (".py", ".json"):
+                    archive.write(file, file.relative_to(ROOT / "src"))
+        out, _ = run(tmp_path / "cache", "-c", f"{COUNTING_READ}print(kafkalog.__file__)", log, PYTHONPATH=str(tmp_path / name))
+        counted, place = out.splitlines()
+        assert place.startswith(str(tmp_path / name))
+        counts.append(compiled(counted))
+    (_, made), again = counts
+    assert made
+    assert again == (made, 0)
+
+
+def test_a_process_that_finds_a_function_locked_does_not_wait_to_unpack_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cache, "cache_folder", lambda: tmp_path)
+    monkeypatch.delenv(cache.NO_NOTICE)
+    packed = cache.PackedKernels(cache.sources_name(), {"scan.survey": {"scan.survey.nbi": zlib.compress(b"")}})
+    with (tmp_path / "scan.survey.lock").open("wb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        packed.unpack()
+    assert not (tmp_path / "scan.survey.nbi").exists()
+    assert capfd.readouterr().err == ""
+    packed.unpack()
+    assert (tmp_path / "scan.survey.nbi").exists()
 
 
 def test_packed_kernels_of_other_sources_are_not_kept_and_those_that_are_there_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cache, "cache_folder", lambda: tmp_path)
-    content = {f"scan.survey-1.py311.{ending}": zlib.compress(ending.encode()) for ending in ("1.nbc", "nbi")}
+    content = {f"scan.survey-1.py311.{ending}": zlib.compress(ending.encode(), 1) for ending in ("1.nbc", "nbi")}
     cache.PackedKernels("kernels-of-another-release", {"scan.survey-1.py311": content}).unpack()
     assert list(tmp_path.iterdir()) == []
     ours = cache.PackedKernels(cache.sources_name(), {"scan.survey-1.py311": content})
     ours.unpack()
     assert (tmp_path / "scan.survey-1.py311.nbi").read_bytes() == b"nbi"
-    assert cache.PackedKernels.here("scan").functions.keys() == {"scan.survey-1.py311"}
-    assert cache.PackedKernels.here("decode").functions == {}
+    assert cache.PackedKernels.here(["scan.survey-1.py311", "decode.expect-1.py311"]) == ours
     (tmp_path / "scan.survey-1.py311.1.nbc").write_bytes(b"compiled here")
     ours.unpack()
     assert (tmp_path / "scan.survey-1.py311.1.nbc").read_bytes() == b"compiled here"

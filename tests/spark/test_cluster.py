@@ -3,93 +3,26 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from kafkalog.cli.demo import make_large_segment
-from tests.campaigns.ingest_kills import session_members
-from tests.conftest import require
-from tests.ports import reserve_port
+from tests.spark.cluster import WORKER_CORES, Cluster, started_cluster
 from tests.spark.ingested import check_manifest, commits, read_arrow, take
 
 TASK_BYTES = 4 << 20
-WORKER_CORES = 3  # of one worker or of both this is not the 2 that Spark guesses before an executor has come
 SECONDS = 120
-
-
-@dataclass
-class Cluster:
-    """A master and two workers, each in a session of its own, so that one can be killed with its executors."""
-
-    folder: Path
-    environment: dict[str, str]
-    port: int = field(default_factory=reserve_port)
-    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
-
-    @property
-    def master(self) -> str:
-        return f"spark://127.0.0.1:{self.port}"
-
-    def start(self) -> None:
-        place = ["--host", "127.0.0.1", "--webui-port", "0"]
-        self._launch("org.apache.spark.deploy.master.Master", "--port", str(self.port), *place)
-        for number in (1, 2):
-            work = self.folder / f"worker{number}"
-            size = ["--cores", str(WORKER_CORES), "--memory", "1g", "--work-dir", str(work)]
-            self._launch("org.apache.spark.deploy.worker.Worker", *size, *place, self.master)
-
-    def _launch(self, name: str, *arguments: str) -> None:
-        import pyspark
-
-        launcher = Path(pyspark.__file__).parent / "bin" / "spark-class"
-        self.processes.append(
-            subprocess.Popen(
-                [str(launcher), name, *arguments],
-                env=self.environment,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-        )
-
-    def kill(self, process: subprocess.Popen[bytes]) -> None:
-        for member in session_members(process.pid):
-            with suppress(ProcessLookupError):
-                os.kill(member, signal.SIGKILL)
-        process.wait()
-
-    def stop(self) -> None:
-        for process in self.processes:
-            self.kill(process)
 
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    require("pyspark", "java")
-    import pyspark
-
-    root = Path(__file__).parents[2]
-    environment = {
-        **os.environ,
-        "SPARK_HOME": str(Path(pyspark.__file__).parent),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_LOCAL_DIRS": str(tmp_path / "spark"),
-        "PYSPARK_PYTHON": sys.executable,
-        "PYTHONPATH": os.pathsep.join([str(root / "src"), os.environ.get("PYTHONPATH", "")]),
-    }
-    started = Cluster(tmp_path, environment)
-    started.start()
-    yield started
-    started.stop()
+    with started_cluster(tmp_path) as started:
+        yield started
 
 
 def staged_files(target: Path) -> int:

@@ -19,7 +19,7 @@ from numba.core import caching, cgutils, event, types
 from numba.core.ccallback import CFunc
 from numba.extending import intrinsic
 
-from .cache import BOUNDS_CHECK, announce, cache_folder, sources_name, wait_for_turn
+from .cache import BOUNDS_CHECK, announce, cache_folder, sources_name, used, wait_for_turn
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -91,6 +91,7 @@ class _KernelCache(_caching.FunctionCache):  # type: ignore[misc]
     _lock: IO[bytes] | None = None
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
+        used.add(self._impl.filename_base)
         found = super().load_overload(sig, target_context)
         if found is None and self._lock is None:
             self._lock = wait_for_turn(Path(self.cache_path), self._impl.filename_base)

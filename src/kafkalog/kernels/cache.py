@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 import zlib
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.resources import files
@@ -27,6 +28,8 @@ INDEX, CODE = ".nbi", ".nbc"  # Numba's index of a function, and the machine cod
 # The slowest kernel compiles in a few seconds. Who holds the lock for longer is stopped, or died on a machine that we do not see.
 LONGEST_WAIT_SECONDS = 30.0
 POLL_SECONDS = 0.02
+
+used: set[str] = set()  # the functions that this process has loaded or compiled, as their files are named
 
 
 def _sources_digest() -> str:
@@ -77,17 +80,19 @@ def announce() -> None:
     sys.stderr.write(f"kafkalog: compiling its kernels for this work, {once} (a few seconds)\n")
 
 
-def wait_for_turn(folder: Path, function: str) -> IO[bytes] | None:
+def wait_for_turn(folder: Path, function: str, seconds: float | None = None) -> IO[bytes] | None:
     """A lock on the files of this function, which ends when it is closed; None where locks do not work, or one takes too long."""
     try:
         lock = (folder / f"{function}.lock").open("wb")
     except OSError:
         return None
-    end = time.monotonic() + LONGEST_WAIT_SECONDS
-    while time.monotonic() < end:
+    end = time.monotonic() + (LONGEST_WAIT_SECONDS if seconds is None else seconds)
+    while True:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            if time.monotonic() >= end:
+                break
             announce()
             time.sleep(POLL_SECONDS)
         except OSError:
@@ -106,15 +111,15 @@ class PackedKernels:
     functions: dict[str, dict[str, bytes]]
 
     @classmethod
-    def here(cls, *modules: str) -> PackedKernels:
-        """Those of this machine that belong to these modules of `kernels`."""
+    def here(cls, functions: Iterable[str]) -> PackedKernels:
+        """Those of these functions that this machine has."""
         found: dict[str, dict[str, bytes]] = {}
         folder = cache_folder()
-        with suppress(OSError):  # removed meanwhile
-            for index in sorted(folder.glob(f"*{INDEX}")) if folder is not None else ():
-                if index.name.startswith(tuple(f"{module}." for module in modules)):
-                    mine = [index, *sorted(index.parent.glob(f"{index.stem}.*{CODE}"))]
-                    found[index.stem] = {file.name: zlib.compress(file.read_bytes(), 1) for file in mine}
+        if folder is not None:
+            for function in functions:
+                with suppress(OSError):  # not there, or removed meanwhile
+                    mine = [folder / f"{function}{INDEX}", *folder.glob(f"{function}.*{CODE}")]
+                    found[function] = {file.name: zlib.compress(file.read_bytes(), 1) for file in mine}
         return cls(sources_name(), found)
 
     def unpack(self) -> None:
@@ -131,8 +136,8 @@ class PackedKernels:
 
 
 def _keep(folder: Path, function: str, packed: dict[str, bytes]) -> None:
-    lock = wait_for_turn(folder, function)
-    if lock is None:
+    lock = wait_for_turn(folder, function, 0)
+    if lock is None:  # another process of this machine unpacks or compiles it
         return
     with lock, suppress(OSError):  # a full disk: it is compiled here
         if not (folder / f"{function}{INDEX}").exists():

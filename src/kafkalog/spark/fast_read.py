@@ -14,11 +14,14 @@ from .errors import BAD_SCHEMA, SparkSourceError, coded
 from .options import SourceOptions, for_batch, parse_options
 from .read_plan import plan_splits
 from .session import session_cores
+from .shipped_kernels import kernels_for_read
 from .splits import Split
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+
+    from kafkalog.kernels.cache import PackedKernels
 
 # Spark checks each cell of a column for null, unless the schema says that none is.
 NEVER_NULL: Final = frozenset(KAFKA_COLUMNS) - {"key", "value"}
@@ -31,8 +34,9 @@ def frame_of(spark: SparkSession, paths: Sequence[str], schema: StructType | str
     projection = Projection.of(columns, asked)
     with coded():
         splits = plan_splits(asked, _cores(spark, asked))
+    kernels = kernels_for_read((part for split in splits for part in split.parts), projection, asked)
     count = max(len(splits), 1)
-    return spark.range(0, count, 1, count).mapInArrow(_reading(splits, projection, asked), columns)
+    return spark.range(0, count, 1, count).mapInArrow(_reading(splits, projection, asked, kernels), columns)
 
 
 def _exact(schema: StructType, options: SourceOptions) -> StructType:
@@ -56,9 +60,10 @@ def _cores(spark: SparkSession, options: SourceOptions) -> int | None:
 
 
 def _reading(
-    splits: Sequence[Split], projection: Projection, options: SourceOptions
+    splits: Sequence[Split], projection: Projection, options: SourceOptions, kernels: PackedKernels
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        kernels.unpack()
         from .task_reading import read_split
 
         for batch in numbers:

@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -318,6 +319,12 @@ def parts_of(
                     claim,
                     committed,
                 )
+
+
+def first_parts(options: SourceOptions) -> list[Part]:
+    """The first part of each partition that is there now, whatever the offsets to be read."""
+    chosen = choose_partitions(options, topics_must_exist=False)
+    return [part for found in chosen for part in islice(parts_of(found, LOWEST, HIGHEST, HIGHEST), 1)]
 
 
 def _committed(partition: Partition, options: SourceOptions) -> Committed | None:

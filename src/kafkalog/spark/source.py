@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
@@ -17,6 +18,8 @@ from .splits import Split
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from kafkalog.kernels.cache import PackedKernels
 
     from .columns import Projection
     from .streaming import KafkaLogStreamReader
@@ -56,7 +59,10 @@ class KafkaLogDataSource(DataSource):
 
 
 class KafkaLogReader(DataSourceReader):
-    """Plans on the driver, reads in tasks."""
+    """Plans on the driver; tasks get a copy that only reads."""
+
+    kernels: PackedKernels | None = None
+    _splits: list[Split] | None = None
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         from .columns import Projection
@@ -65,13 +71,29 @@ class KafkaLogReader(DataSourceReader):
         self.projection = Projection.of(schema, options)
 
     def partitions(self) -> list[InputPartition]:
-        with coded():
-            splits = plan_splits(self.options, planned_cores(self.options))
+        splits = self._planned()
         freeze_garbage()
         return [SplitPartition(split) for split in splits]
 
+    def _planned(self) -> list[Split]:
+        if self._splits is None:
+            with coded():
+                self._splits = plan_splits(self.options, planned_cores(self.options))
+        return self._splits
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What tasks get. Spark asks for it before it asks for the partitions."""
+        from .shipped_kernels import kernels_for_read
+
+        splits: list[Split] = []
+        with suppress(Exception):  # `partitions` raises it
+            splits = self._planned()
+        parts = (part for split in splits for part in split.parts)
+        kernels = kernels_for_read(parts, self.projection, self.options)
+        return {"options": self.options, "projection": self.projection, "kernels": kernels}
+
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        return read_partition(partition, self.projection, self.options)
+        return read_partition(partition, self.projection, self.options, self.kernels)
 
 
 @dataclass(repr=False)
@@ -84,8 +106,12 @@ class SplitPartition(InputPartition):
         return f"SplitPartition({self.split!r})"
 
 
-def read_partition(partition: InputPartition | None, projection: Projection, options: SourceOptions) -> Iterator[pa.RecordBatch]:
-    """The rows of a split."""
+def read_partition(
+    partition: InputPartition | None, projection: Projection, options: SourceOptions, kernels: PackedKernels | None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a split, read with the kernels that came with the job."""
+    if kernels is not None:
+        kernels.unpack()
     from .task_reading import read_split
 
     # Spark starts a task without a split if there is nothing to read.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -20,12 +21,15 @@ from pyspark.sql.types import StructType
 from .errors import BAD_OPTION, SparkSourceError, coded
 from .microbatch import MicroBatches, Offsets, from_json, origins_of_json, to_json
 from .options import SourceOptions
+from .read_plan import first_parts
 from .session import planned_cores
 from .source import SplitPartition, read_partition
-from .splits import Split
+from .splits import Part, Split
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from kafkalog.kernels.cache import PackedKernels
 
 
 def _offsets(written: Any) -> Offsets:
@@ -42,6 +46,8 @@ def _offsets(written: Any) -> Offsets:
 
 class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Lives on the driver as long as its query; tasks get a copy that only reads."""
+
+    kernels: PackedKernels | None = None
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         from .columns import Projection
@@ -95,7 +101,17 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self.stream.plan(begin, _offsets(end), planned_cores(self.options))
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        return read_partition(partition, self.projection, self.options)
+        return read_partition(partition, self.projection, self.options, self.kernels)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What tasks get. Spark asks for it once, in another process than for the offsets of micro-batches."""
+        from .shipped_kernels import kernels_for_read
+
+        parts: list[Part] = []
+        with suppress(Exception):  # the micro-batch raises it
+            parts = first_parts(self.options)
+        kernels = kernels_for_read(parts, self.projection, self.options)
+        return {"options": self.options, "projection": self.projection, "kernels": kernels}
 
     def commit(self, end: dict[str, Any]) -> None:
         with coded():

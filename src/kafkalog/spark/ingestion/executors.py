@@ -19,10 +19,13 @@ from kafkalog.errors import UsageError
 
 from ..errors import SPARK_FAILED, SparkSourceError, bad_option
 from ..session import NO_PYSPARK, java_home, session_cores, start_session
-from .task_writing import IngestTask, TaskResult, write_task
+from ..shipped_kernels import kernels_for_tasks
+from .task_writing import IngestTask, TaskResult, read_sample, write_task
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from kafkalog.kernels.cache import PackedKernels
 
 LOGGER = logging.getLogger("kafkalog.spark")
 
@@ -75,12 +78,13 @@ class SparkExecutor:
 
     def run(self, tasks: Sequence[IngestTask], on_progress: OnProgress) -> list[TaskResult]:
         context: Any = self.spark.sparkContext
+        work = _writing(_kernels_for(tasks))
         group = f"kafkalog-ingest-{tasks[0].run}"
         before = {name: context.getLocalProperty(name) for name in JOB_PROPERTIES}
         context.setJobGroup(group, "kafkalog ingest", True)
         try:
             with _watched(context, group, len(tasks), on_progress):
-                results: list[TaskResult] = context.parallelize(tasks, len(tasks)).map(write_task).collect()
+                results: list[TaskResult] = context.parallelize(tasks, len(tasks)).map(work).collect()
             return results
         except Exception as error:
             raise _own_error(error) from error
@@ -88,6 +92,21 @@ class SparkExecutor:
             # Later jobs of the caller do not belong to this group.
             for name, value in before.items():
                 context.setLocalProperty(name, value)
+
+
+def _kernels_for(tasks: Sequence[IngestTask]) -> PackedKernels:
+    options = tasks[0].options
+    kind = ("ingest", options.isolation, options.on_damage, options.columns)
+    parts = (part for task in tasks for part in task.split.parts)
+    return kernels_for_tasks(parts, kind, lambda split: read_sample(split, options))
+
+
+def _writing(kernels: PackedKernels) -> Callable[[IngestTask], TaskResult]:
+    def write(task: IngestTask) -> TaskResult:
+        kernels.unpack()
+        return write_task(task)
+
+    return write
 
 
 @contextmanager

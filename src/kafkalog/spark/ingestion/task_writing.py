@@ -207,6 +207,12 @@ def _read(part: Part, store: Store, options: IngestOptions, report: ReadReport) 
     return record_batches([as_partition(part, store)], schema, reading, report)
 
 
+def read_sample(split: Split, options: IngestOptions) -> Iterator[pa.RecordBatch]:
+    """The records of a split, read as a task reads them."""
+    for part in split.parts:
+        yield from _read(part, open_store(part.root)[0], options, ReadReport())
+
+
 def _reached(part: Part, store: Store, report: ReadReport) -> Cursor:
     """Where the next run continues: after the last slice, or before a tail that may still change."""
     last = part.slices[-1]
