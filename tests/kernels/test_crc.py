@@ -12,7 +12,8 @@ import crc32c as crc32c_library
 import numpy as np
 import pytest
 
-from kafkalog.kernels import crc
+from kafkalog.format.entry_table import FIELD_COUNT, EntryTable
+from kafkalog.kernels import crc, native
 
 IN_CHILD = "KAFKALOG_KERNEL_TEST_CHILD"
 KERNELS = [
@@ -40,21 +41,23 @@ def test_random_slices_agree_with_the_library(kernel: Kernel, library: Callable[
         assert kernel(data, start, stop) == library(data[start:stop].tobytes())
 
 
-def test_one_checksum_over_many_messages_follows_from_theirs() -> None:
+@pytest.mark.parametrize("function", [native.crc32_function(), native.NOT_FOUND], ids=["native", "tables"])
+def test_the_one_wrong_checksum_among_many_messages_is_found(function: int) -> None:
     random = np.random.default_rng(13)
     sizes = [26, 27, 100, 271, 272, 273, 5000, 65551, *random.integers(26, 400, 12).tolist()]
-    stops = np.cumsum(sizes)
-    starts = stops - sizes
-    data = random.integers(0, 256, int(stops[-1]), dtype=np.uint8)
-    crcs = np.array([zlib.crc32(data[a + 16 : b].tobytes()) for a, b in zip(starts, stops, strict=True)], np.int64)
-    assert crc.expected_crc32(crc.digit_tables(), data, starts, stops, crcs) == zlib.crc32(data.tobytes())
-    crcs[7] ^= 1
-    assert crc.expected_crc32(crc.digit_tables(), data, starts, stops, crcs) != zlib.crc32(data.tobytes())
-
-
-def test_a_message_too_long_for_the_tables_is_left_to_the_plain_check() -> None:
-    data = np.zeros(16 + (1 << 16), np.uint8)
-    assert crc.expected_crc32(crc.digit_tables(), data, np.array([0]), np.array([len(data)]), np.array([0])) == -1
+    table = EntryTable(np.zeros((FIELD_COUNT, len(sizes)), np.int64))
+    table.size = sizes
+    table.position = 1000 + np.cumsum(sizes) - sizes
+    data = random.integers(0, 256, sum(sizes), dtype=np.uint8)
+    table.crc = [
+        zlib.crc32(data[at - 1000 + 16 : stop - 1000].tobytes()) for at, stop in zip(table.position, table.stop, strict=True)
+    ]
+    matches = np.empty(len(sizes), np.bool_)
+    crc.check_messages(function, data, table.fields, np.arange(len(sizes)), 1000, matches)
+    assert matches.all()
+    table.crc[7] ^= 1
+    crc.check_messages(function, data, table.fields, np.arange(len(sizes)), 1000, matches)
+    assert np.flatnonzero(~matches).tolist() == [7]
 
 
 def test_the_published_check_values_come_out() -> None:

@@ -18,6 +18,7 @@ from llvmlite import ir
 from numba.core import caching, cgutils, event, types
 from numba.core.ccallback import CFunc
 from numba.extending import intrinsic
+from numba.np import arrayobj
 
 from .cache import BOUNDS_CHECK, announce, cache_folder, sources_name, used, wait_for_turn
 
@@ -27,6 +28,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 _numba: Any = numba
 _caching: Any = caching
 _event: Any = event
+_arrayobj: Any = arrayobj
 _pointer_to: Any = types.CPointer
 _settings: Any = numba.config
 JIT_OFF = bool(_settings.DISABLE_JIT)
@@ -125,11 +127,6 @@ def inline(function: Function) -> Function:
     return _without_wrapper(function, forceinline=True)
 
 
-def inline_with_arrays(function: Function) -> Function:
-    """As `inline`, for one that returns arrays: only where references are counted may it do so."""
-    return _without_wrapper(function, forceinline=True, _nrt=True)
-
-
 def outline(function: Function) -> Function:
     """A helper that only kernels call, and seldom, so that it stays out of their loops."""
     return _without_wrapper(function)
@@ -155,12 +152,13 @@ def _without_wrapper(function: Function, **options: bool) -> Function:
     return compiled  # type: ignore[no-any-return]
 
 
-# References to arrays are not counted (`_nrt`): a caller keeps its arrays anyway, and counting took a fifth of a read.
 def _compiled(function: Function, **options: bool) -> Function:
-    return _numba.njit(nogil=True, no_cfunc_wrapper=True, **{**_OPTIONS, "_nrt": False, **options})(function)  # type: ignore[no-any-return]
+    return _numba.njit(nogil=True, no_cfunc_wrapper=True, **_OPTIONS, **options)(function)  # type: ignore[no-any-return]
 
 
-_OPTIONS: dict[str, Any] = {"error_model": "numpy", "boundscheck": BOUNDS_CHECK or None}
+# Without its runtime Numba neither allocates nor counts references to arrays; a loop that passes arrays to helpers spent most of
+# its time counting. A kernel that would allocate does not compile.
+_OPTIONS: dict[str, Any] = {"error_model": "numpy", "boundscheck": BOUNDS_CHECK or None, "_nrt": False}
 
 
 def external_pread() -> Any:
@@ -346,7 +344,7 @@ def _type_codec(
     return result(types.uintp, types.uintp, types.uintp, *numbers, types.uintp, types.int64), _generate_call
 
 
-array_at: Any = _numba.carray  # (pointer, shape)
+array_at: Any = _arrayobj.get_cfarray_intrinsic("C", None)  # (pointer, shape); `numba.carray`, its wrapper, needs the runtime
 
 
 def codec_address(function: Callable[..., Any]) -> int:

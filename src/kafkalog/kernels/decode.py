@@ -13,7 +13,7 @@ from kafkalog.format.entry_table import ATTRIBUTES, BASE_OFFSET, LAST_OFFSET, MA
 
 from ._jit import inline, kernel
 from .bytes import Bytes, Int, Ints
-from .crc import batch_matches
+from .crc import batch_matches, message_matches
 from .decode_batches import decode_batch, decode_batch_positions
 from .decode_messages import MIN_INNER_ENTRY, decode_messages, decode_set, message_parts
 from .decompress import decompress
@@ -22,12 +22,14 @@ from .layout import (
     BAD_OFFSET,
     CHECKED,
     COMPRESSED,
+    CRC32_FUNCTION,
     CRC32C_FUNCTION,
     DROPPED,
     ENTRY,
     FIRST_OFFSET,
     FIRST_ROW,
     LEFT,
+    MESSAGE_CRC_FUNCTION,
     OK,
     OTHER_FORMAT,
     PLAIN,
@@ -207,7 +209,7 @@ def decode_old_formats(
     columns: Columns,
     headers: HeaderColumns,
 ) -> tuple[Int, Int, Int]:
-    """As `decode_records` for messages v0 and v1, whose checksums the caller has checked; at a v2 batch: OTHER_FORMAT."""
+    """As `decode_records` for messages v0 and v1; at a v2 batch the status is OTHER_FORMAT."""
     number = first
     while number < payloads.shape[1]:
         state, entry = payloads[STATE, number], payloads[ENTRY, number]
@@ -218,18 +220,20 @@ def decode_old_formats(
             return OTHER_FORMAT, number, row
         status = OK
         if state == PLAIN:
-            status, number, row = decode_messages(window, fields, payloads, number, wants, bounds, row, columns, headers)
+            status, number, row = decode_messages(
+                window, fields, payloads, number, position, tools[MESSAGE_CRC_FUNCTION], wants, bounds, row, columns, headers
+            )
             if status != OK:
                 return status, number, row
             continue
         if state & COMPRESSED:
-            status = _unwrap(window, arena, fields, payloads, number, tools)
+            status = _open_wrapper(window, arena, fields, payloads, number, position, tools)
         if status == OK:
             status = begin(fields, payloads, number, row)
         if status == OK:
             start, stop = payloads[START, number], payloads[STOP, number]
             status, next_row, payloads[FIRST_OFFSET, number] = decode_set(
-                arena, fields, entry, start, stop, wants, bounds, row, columns, headers
+                arena, fields, entry, start, stop, tools[CRC32_FUNCTION], wants, bounds, row, columns, headers
             )
         if status != OK:
             return status, number, row
@@ -239,9 +243,14 @@ def decode_old_formats(
 
 
 @inline
-def _unwrap(window: Bytes, arena: Bytes, fields: Ints, payloads: Ints, number: Int, tools: Ints) -> Int:
-    """Decompress the value of a wrapper message; the status."""
-    magic = fields[MAGIC, payloads[ENTRY, number]]
+def _open_wrapper(window: Bytes, arena: Bytes, fields: Ints, payloads: Ints, number: Int, position: Int, tools: Ints) -> Int:
+    """Check a wrapper message, unless that is done already, and decompress its value; the status."""
+    entry = payloads[ENTRY, number]
+    if tools[MESSAGE_CRC_FUNCTION] and not payloads[STATE, number] & CHECKED:
+        if not message_matches(tools[MESSAGE_CRC_FUNCTION], window, fields, entry, position):
+            return BAD_CRC
+        payloads[STATE, number] |= CHECKED
+    magic = fields[MAGIC, entry]
     status, _, _, start, size = message_parts(window, payloads[START, number], payloads[STOP, number], magic)
     if status != OK or size < 0:
         return LEFT

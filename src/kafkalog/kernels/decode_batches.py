@@ -14,7 +14,7 @@ import numpy as np
 from kafkalog.format import batch
 from kafkalog.format.entry_table import ATTRIBUTES, BASE_OFFSET, BASE_TIMESTAMP, LAST_OFFSET, MAX_TIMESTAMP, RECORD_COUNT
 
-from ._jit import copy_bytes, inline, outline
+from ._jit import copy_ahead, copy_bytes, inline, outline
 from .bytes import Bytes, Int, Ints, load_varint
 from .layout import (
     BAD_COUNT,
@@ -290,10 +290,10 @@ def decode_batch(
             if want_headers:
                 copy_headers(data, header_start, header_count, np.int64(here), headers)
             if want_key and key_size > 0:
-                copy_bytes(data, key_start, keys, key_bytes, key_size)
+                copy_ahead(data, key_start, keys, key_bytes, key_size)
                 key_bytes += key_size
             if want_value and value_size > 0:
-                copy_bytes(data, value_start, values, value_bytes, value_size)
+                copy_ahead(data, value_start, values, value_bytes, value_size)
                 value_bytes += value_size
             here += np.uint64(1)
             key_offsets[here] = key_bytes

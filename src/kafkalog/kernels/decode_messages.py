@@ -9,12 +9,13 @@ import numpy as np
 from kafkalog.format import batch, message
 from kafkalog.format.entry_table import ATTRIBUTES, BASE_OFFSET, BASE_TIMESTAMP, MAGIC
 
-from ._jit import copy_bytes, inline, kernel
+from ._jit import copy_ahead, inline, kernel
 from .bytes import Bytes, Int, Ints, load_int32, load_int64
-from .crc import crc32
+from .crc import fast_crc32, message_matches
 from .decode_batches import wanted_range
 from .layout import (
     BAD_COUNT,
+    BAD_CRC,
     BAD_INNER_CRC,
     BAD_INNER_LENGTH,
     BAD_INNER_MAGIC,
@@ -70,7 +71,7 @@ def _put(
     back from the array it made the loops five times slower."""
     valid[np.uint64(row)] = size >= 0
     if want and size > 0:
-        copy_bytes(data, start, content, written, size)
+        copy_ahead(data, start, content, written, size)
         written += size
     offsets[np.uint64(row + 1)] = written
     return written
@@ -90,6 +91,8 @@ def decode_messages(
     fields: Ints,
     payloads: Ints,
     first: Int,
+    position: Int,
+    crc32: Int,
     wants: Int,
     bounds: Ints,
     row: Int,
@@ -98,7 +101,8 @@ def decode_messages(
 ) -> tuple[Int, Int, Int]:
     """(status, faulty payload or the one after the run, row after the last one kept) of plain messages from payload `first` on.
 
-    The run ends at the first payload that is not a plain message.
+    The run ends at the first payload that is not a plain message. Without `crc32`, the address of ISA-L's function, the caller
+    has checked them.
     """
     states, entries, starts, stops = payloads[STATE], payloads[ENTRY], payloads[START], payloads[STOP]
     first_wanted, last_wanted, first_time, last_time = wanted_range(bounds)
@@ -112,6 +116,9 @@ def decode_messages(
         entry = np.uint64(entries[number])
         magic, start, stop = fields[MAGIC, entry], starts[number], stops[number]
         if magic == 2 or states[number] != PLAIN:
+            break
+        if crc32 and not message_matches(crc32, data, fields, entry, position):
+            status = BAD_CRC
             break
         status, key_start, key_size, value_start, value_size = message_parts(data, start, stop, magic)
         offset, timestamp = fields[BASE_OFFSET, entry], fields[BASE_TIMESTAMP, entry]
@@ -140,7 +147,7 @@ def decode_messages(
 
 
 @inline
-def _check_inner(data: Bytes, at: Int, stop: Int) -> tuple[Int, Int]:
+def _check_inner(data: Bytes, at: Int, stop: Int, crc32: Int) -> tuple[Int, Int]:
     """(status, size) of the inner message at data[at]; size 0: the set ends here, as Kafka's reader sees it."""
     if stop - at < batch.LOG_OVERHEAD:
         return OK, 0
@@ -155,20 +162,20 @@ def _check_inner(data: Bytes, at: Int, stop: Int) -> tuple[Int, Int]:
     if data[at + message.ATTRIBUTES_POSITION] & INNER_CODEC_MASK:
         return NESTED, 0
     stored = load_int32(data, at + message.CRC_POSITION) & 0xFFFFFFFF
-    if stored != crc32(data, at + message.CRC_START, at + batch.LOG_OVERHEAD + size):
+    if stored != fast_crc32(crc32, data, at + message.CRC_START, at + batch.LOG_OVERHEAD + size):
         return BAD_INNER_CRC, 0
     status, _, _, _, _ = message_parts(data, at, at + batch.LOG_OVERHEAD + size, magic)
     return status, size + batch.LOG_OVERHEAD
 
 
 @inline
-def _base_of_set(data: Bytes, start: Int, stop: Int, magic: Int, wrapper_offset: Int) -> tuple[Int, Int, Int]:
+def _base_of_set(data: Bytes, start: Int, stop: Int, crc32: Int, magic: Int, wrapper_offset: Int) -> tuple[Int, Int, Int]:
     """(status, what to add to each inner offset, where the set ends), after every inner message has been checked."""
     at = start
     last_inner = np.int64(-1)
     highest_inner = np.int64(-1)
     while at < stop:
-        status, size = _check_inner(data, at, stop)
+        status, size = _check_inner(data, at, stop, crc32)
         if status != OK:
             return status, 0, at
         if size == 0:
@@ -194,17 +201,21 @@ def decode_set(
     entry: Int,
     start: Int,
     stop: Int,
+    crc32: Int,
     wants: Int,
     bounds: Ints,
     row: Int,
     columns: Columns,
     headers: HeaderColumns,
 ) -> tuple[Int, Int, Int]:
-    """(status, row after the last one kept, first offset) of the inner messages in data[start:stop]."""
+    """(status, row after the last one kept, first offset) of the inner messages in data[start:stop].
+
+    For `crc32` see `fast_crc32`.
+    """
     if not has_room(columns, wants, row, (stop - start) // MIN_INNER_ENTRY, stop - start):
         return NO_ROOM, row, 0
     magic = fields[MAGIC, entry]
-    status, base, end = _base_of_set(data, start, stop, magic, fields[BASE_OFFSET, entry])
+    status, base, end = _base_of_set(data, start, stop, crc32, magic, fields[BASE_OFFSET, entry])
     if status != OK:
         return status, row, 0
     append_time = magic == 1 and fields[ATTRIBUTES, entry] & batch.LOG_APPEND_TIME != 0

@@ -14,7 +14,7 @@ import numpy as np
 from kafkalog.format import batch
 
 from . import gzip, lz4, native, snappy, zstd
-from ._jit import JIT_OFF, array_at, call_codec, codec_address, inline, inline_with_arrays
+from ._jit import JIT_OFF, array_at, call_codec, codec_address, inline
 from .bytes import UNKNOWN, Bytes, Int, Ints
 from .layout import (
     CODECS,
@@ -63,7 +63,7 @@ def _address(codec: int) -> int:
     return codec_address(_FUNCTIONS[codec])
 
 
-@inline_with_arrays
+@inline
 def _arrays(tools: Any, data: Any, size: Int, arena: Any, room: Int) -> tuple[Ints, Bytes, Bytes, Int]:
     """Tools, data and arena as arrays, and the most bytes that the payload may have."""
     numbers = array_at(tools, (TOOL_COUNT,))

@@ -30,7 +30,7 @@ CHECK = 8  # nothing, but its structure is checked
 
 # Rows of the tools: addresses of C functions (`native`; 0: none), the most bytes that a payload may decompress to, from CODECS on
 # the address of each codec's function by its number (`decompress`; 0: none yet), and from INFLATE_STATE on the memory that
-# ISA-L's inflate works in.
+# ISA-L's inflate works in. Without CRC32C_FUNCTION and MESSAGE_CRC_FUNCTION, the caller has checked the entries.
 (
     CRC32C_FUNCTION,
     LZ4_FUNCTION,
@@ -39,9 +39,10 @@ CHECK = 8  # nothing, but its structure is checked
     ZSTD_CONTEXT,
     INFLATE_FUNCTION,
     CRC32_FUNCTION,
+    MESSAGE_CRC_FUNCTION,
     PAYLOAD_LIMIT,
     CODECS,
-) = range(9)
+) = range(10)
 INFLATE_STATE = CODECS + batch.CODEC_MASK + 1
 
 # Statuses of `decode`. The order is that of REASON_OF below.

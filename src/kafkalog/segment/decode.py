@@ -19,12 +19,12 @@ from kafkalog.format.java import MAX_INT32, MAX_INT64, MIN_INT64
 from kafkalog.kernels import decode as kernel
 from kafkalog.kernels import layout, native
 from kafkalog.kernels.bytes import Bytes, Ints
-from kafkalog.kernels.crc import check_batches, check_messages, digit_tables, expected_crc32
+from kafkalog.kernels.crc import check_batches, check_messages
 from kafkalog.kernels.decode_messages import message_parts
 from kafkalog.kernels.decode_views import decode_views
 from kafkalog.kernels.decompress import add_codec
 
-from .columns import RecordColumns, ViewedColumns
+from .columns import RecordColumns, ViewedColumns, allocate
 from .memory import DecodeScratch, Expectation, borrowed_scratch, least_room
 from .windows import Window, has_zero_sector, rows_of
 
@@ -163,7 +163,8 @@ class RecordDecoder:
 
     def _can_check_in_kernel(self, window: Window) -> bool:
         """Whether the decoding kernel can check too, which saves a pass over the memory."""
-        return not window.facts.legacy_count and native.crc32c_function() != native.NOT_FOUND
+        finds_crc32 = not window.facts.legacy_count or native.crc32_function() != native.NOT_FOUND
+        return finds_crc32 and native.crc32c_function() != native.NOT_FOUND
 
     def keep(self, group: RecordColumns, payloads: Ints, decoded: DecodedWindow) -> None:
         """Keep what was decoded of these payloads; their window and arena are reused afterwards."""
@@ -201,21 +202,9 @@ def crc_matches(window: Window, entries: NDArray[np.int64]) -> NDArray[np.bool_]
 
 
 def _messages_match(window: Window, entries: NDArray[np.int64]) -> NDArray[np.bool_]:
-    table = rows_of(window.entries, entries)
-    starts = table.position - window.position
-    stops, crcs = starts + table.size, table.crc
-    matches = np.ones(len(starts), np.bool_)
-    if len(starts) and not _all_messages_match(window, starts, stops, crcs):
-        check_messages(window.data, starts + message.CRC_START, stops, crcs, matches)
+    matches = np.empty(len(entries), np.bool_)
+    check_messages(native.crc32_function(), window.data, window.table.fields, entries, window.position, matches)
     return matches
-
-
-def _all_messages_match(window: Window, starts: Ints, stops: Ints, crcs: Ints) -> bool:
-    """Whether one checksum over all of them proves every message intact; False if they are not adjacent, or one is damaged."""
-    if (starts[1:] != stops[:-1]).any():
-        return False
-    expected = expected_crc32(digit_tables(), window.data, starts, stops, crcs)
-    return bool(expected == crc32(window.data.data[int(starts[0]) : int(stops[-1])]))
 
 
 def _batches_match(window: Window, entries: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -281,7 +270,9 @@ class _Work:
         self.scratch = scratch
         self.window = window
         self.decoded = decoded
-        self.payloads: Ints = np.empty((layout.PAYLOAD_FIELDS, len(entries)), np.int64)
+        # A row per message v0 or v1 makes this a megabyte for each window: from Arrow's pool it comes without page faults.
+        _, payloads = allocate(layout.PAYLOAD_FIELDS * len(entries), np.int64)
+        self.payloads: Ints = payloads.reshape(layout.PAYLOAD_FIELDS, len(entries))
         kernel.lay_out(window.table.fields, entries, window.position, self.payloads)
         self.stop = len(entries)
         self.copied_from = -1  # the payload at which views made no progress

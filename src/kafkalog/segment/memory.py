@@ -42,6 +42,7 @@ class DecodeScratch:
         """C functions and limits for `kernels.decode`."""
         tools = self._tools if self._tools is not None else self._make_tools()
         tools[layout.CRC32C_FUNCTION] = native.crc32c_function() if check_crcs else native.NOT_FOUND
+        tools[layout.MESSAGE_CRC_FUNCTION] = native.crc32_function() if check_crcs else native.NOT_FOUND
         tools[layout.PAYLOAD_LIMIT] = payload_limit
         return tools
 
