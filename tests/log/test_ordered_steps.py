@@ -41,3 +41,46 @@ def test_a_read_that_ends_while_its_threads_take_what_is_next_does_not_hang(monk
     thread.start()
     thread.join(20)
     assert found == [0, -1]
+
+
+def test_the_caller_works_too_and_everything_comes_in_order() -> None:
+    threads = set()
+
+    def work(item: int) -> int:
+        threads.add(threading.current_thread())
+        time.sleep(0.001 * (item % 3))
+        return -item
+
+    assert list(reading.ordered(work, iter(range(200)), 3)) == [(item, -item) for item in range(200)]
+    assert threading.current_thread() in threads
+    assert 2 <= len(threads) <= 3
+
+
+def test_an_error_comes_where_its_item_would_have_come_whichever_thread_met_it() -> None:
+    def work(item: int) -> int:
+        if item == 7:
+            raise ValueError("seven")
+        return item
+
+    for _ in range(50):
+        found = []
+        with pytest.raises(ValueError, match="seven"):
+            for item, _result in reading.ordered(work, iter(range(100)), 2):
+                found.append(item)
+        assert found == list(range(7))
+
+
+def test_an_interrupted_caller_leaves_no_thread_behind() -> None:
+    """Ctrl-C comes to the caller, which may be working or waiting for its turn."""
+    caller = threading.current_thread()
+
+    def work(item: int) -> int:
+        time.sleep(0.002)
+        if item > 20 and threading.current_thread() is caller:
+            raise KeyboardInterrupt
+        return item
+
+    with pytest.raises(KeyboardInterrupt):
+        for _ in reading.ordered(work, iter(range(10_000)), 3):
+            pass
+    assert [thread for thread in threading.enumerate() if thread.name.startswith("kafkalog")] == []

@@ -116,7 +116,16 @@ class _KernelCache(_caching.FunctionCache):  # type: ignore[misc]
 
 def kernel(function: Function) -> Function:
     """`function` compiled on first call; with the JIT switched off, the function itself."""
-    compiled: Any = _compiled(function)
+    return _cached(function, nogil=True)
+
+
+def brief_kernel(function: Function) -> Function:
+    """As `kernel`, for one that is done before another thread could take the GIL and give it back."""
+    return _cached(function, nogil=False)
+
+
+def _cached(function: Function, *, nogil: bool) -> Function:
+    compiled: Any = _compiled(function, nogil=nogil)
     if not JIT_OFF and cache_folder() is not None:
         compiled._cache = _KernelCache(function)
     return compiled  # type: ignore[no-any-return]
@@ -153,7 +162,7 @@ def _without_wrapper(function: Function, **options: bool) -> Function:
 
 
 def _compiled(function: Function, **options: bool) -> Function:
-    return _numba.njit(nogil=True, no_cfunc_wrapper=True, **_OPTIONS, **options)(function)  # type: ignore[no-any-return]
+    return _numba.njit(no_cfunc_wrapper=True, **_OPTIONS, **options)(function)  # type: ignore[no-any-return]
 
 
 # Without its runtime Numba neither allocates nor counts references to arrays; a loop that passes arrays to helpers spent most of

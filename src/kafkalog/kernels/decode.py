@@ -11,7 +11,7 @@ import numpy as np
 from kafkalog.format import batch
 from kafkalog.format.entry_table import ATTRIBUTES, BASE_OFFSET, LAST_OFFSET, MAGIC, POSITION, RECORD_COUNT, SIZE
 
-from ._jit import inline, kernel
+from ._jit import brief_kernel, inline, kernel
 from .bytes import Bytes, Int, Ints
 from .crc import batch_matches, message_matches
 from .decode_batches import decode_batch, decode_batch_positions
@@ -42,7 +42,7 @@ from .layout import (
 )
 
 
-@kernel
+@brief_kernel
 def lay_out(fields: Ints, entries: Ints, position: Int, payloads: Ints) -> None:
     """Fill the payload table of these entries as they are in the window, which begins at file position `position`."""
     for number in range(entries.shape[0]):
@@ -58,7 +58,7 @@ def lay_out(fields: Ints, entries: Ints, position: Int, payloads: Ints) -> None:
         payloads[FIRST_OFFSET, number] = 0
 
 
-@kernel
+@brief_kernel
 def expect(fields: Ints, payloads: Ints, first: Int) -> tuple[Int, Int, Int]:
     """(bytes in the window, greatest of them, records according to the headers) of payloads[first:] together."""
     total, greatest, records = np.int64(0), np.int64(0), np.int64(0)

@@ -41,7 +41,7 @@ from kafkalog.format.entry_table import (
     WRAPPER_COUNT,
 )
 
-from ._jit import JIT_OFF, external_pread, inline, kernel
+from ._jit import JIT_OFF, brief_kernel, external_pread, inline, kernel
 from .bytes import Bytes, Int, Ints, load_int16, load_int32, load_int64, load_uint32, load_varint, load_varlong
 
 # Why a walk stopped.
@@ -179,7 +179,7 @@ def scan_window(data: Bytes, start: Int, stop: Int, position: Int, limit: Int, f
     return END, row, at
 
 
-@kernel
+@brief_kernel
 def survey(fields: Ints, count: Int, facts: Ints) -> None:
     """Fill `facts` (`TableFacts`) for the first `count` entries, at least one.
 

@@ -11,8 +11,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -444,23 +445,26 @@ def ordered(work: Callable[[Item], Result], items: Iterator[Item], threads: int)
     is_ended = False
 
     def step(turn: Lock, next_turn: Lock) -> tuple[Item, Result] | None:
-        with turn:
-            try:
+        try:
+            with turn:
                 item = None if is_ended else next(items, None)
-            finally:
-                next_turn.release()
+        finally:
+            next_turn.release()
         return None if item is None else (item, work(item))
 
-    pool = ThreadPoolExecutor(threads, thread_name_prefix="kafkalog")
-    waiting: deque[Future[tuple[Item, Result] | None]] = deque()
+    pool = ThreadPoolExecutor(threads - 1, thread_name_prefix="kafkalog")
+    waiting: deque[_Step[tuple[Item, Result] | None]] = deque()
     turn = Lock()
     try:
         while True:
             while len(waiting) < AHEAD * threads:
                 next_turn = Lock()
                 next_turn.acquire()
-                waiting.append(pool.submit(step, turn, next_turn))
+                waiting.append(_Step(pool, partial(step, turn, next_turn)))
                 turn = next_turn
+            # The caller's thread works too: one more that only waits would compete for the cores and for the GIL.
+            while not waiting[0].is_done and any(each.run_here() for each in waiting):
+                pass
             done = waiting.popleft().result()
             if done is None:
                 return
@@ -469,3 +473,29 @@ def ordered(work: Callable[[Item], Result], items: Iterator[Item], threads: int)
         # Not cancelled: a step that never runs does not pass its turn on, and a later step on a thread would wait forever.
         is_ended = True
         pool.shutdown(wait=True)
+
+
+class _Step(Generic[Result]):
+    """Work that a thread of the pool does, unless the caller does it before."""
+
+    def __init__(self, pool: ThreadPoolExecutor, work: Callable[[], Result]) -> None:
+        self._work = work
+        self._future = pool.submit(work)
+
+    @property
+    def is_done(self) -> bool:
+        return self._future.done()
+
+    def run_here(self) -> bool:
+        """Do the work on this thread; False if it has begun elsewhere."""
+        if not self._future.cancel():
+            return False
+        self._future = Future()
+        try:
+            self._future.set_result(self._work())
+        except Exception as error:
+            self._future.set_exception(error)
+        return True
+
+    def result(self) -> Result:
+        return self._future.result()
