@@ -59,9 +59,9 @@ ALL_BITS = np.uint64(0xFFFFFFFFFFFFFFFF)
 @inline
 def _load_near_end(source: Any, room: Position, at: Position) -> Any:
     """The bytes at source[at:room] or the first eight of them, at <= room, as a little-endian number."""
-    missing = at + WORD_BYTES - room
     if at + WORD_BYTES <= room:
         return load_word(source, at)
+    missing = at + WORD_BYTES - room
     return load_word(source, room - WORD_BYTES) >> (missing << np.uint64(3)) if missing < WORD_BYTES else np.uint64(0)
 
 

@@ -32,6 +32,7 @@ BINARY = pa.binary()
 VIEWS = pa.binary_view()
 # Bytes besides the content: of a record, of a key or value with its flag (also as a view), and of a record's headers.
 OFFSET_AND_TIMESTAMP, SLOT_OF_TEXT, SLOT_OF_VIEW, SLOT_OF_HEADERS = 16, 5, 17, 4
+LEAST_ARENA = 16  # views are made of whole words
 TIMESTAMP_TYPE = pa.timestamp("ms", tz="UTC")
 
 
@@ -279,7 +280,7 @@ class ViewedColumns(RecordColumns):
     def _make_room(self, room: Room) -> None:
         self._keys = _Views(room.records, is_used=self.wants & layout.KEY != 0)
         self._values = _Views(room.records, is_used=self.wants & layout.VALUE != 0)
-        self._arena_buffer, self.arena = allocate(room.payload_bytes, np.uint8)
+        self._arena_buffer, self.arena = allocate(max(room.payload_bytes, LEAST_ARENA), np.uint8)
         self._arena_used = np.zeros(1, np.int64)
 
     def _key_value_columns(self) -> Any:
@@ -290,7 +291,8 @@ class ViewedColumns(RecordColumns):
 
     def _close_keys_and_values(self, payloads: Ints, columns: frozenset[str]) -> None:
         is_plain = bool((payloads[layout.STATE] != layout.READY).any())
-        contents = [pa.py_buffer(self.window.lend() if is_plain else NO_BYTES), self._arena_buffer]
+        arena = self._arena_buffer.slice(0, int(self._arena_used[0]))
+        contents = [pa.py_buffer(self.window.lend() if is_plain else NO_BYTES), arena]
         for name, views in (("key", self._keys), ("value", self._values)):
             if name in columns:
                 self._arrays[name] = views.array(self.rows, contents)

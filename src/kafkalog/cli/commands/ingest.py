@@ -20,7 +20,7 @@ from .shared_options import (
     requested,
     topic_option,
 )
-from .values import Number, complete_path, parse_pairs
+from .values import Number, complete_path, parse_pairs, without_notices
 
 # Written out here because no help text should load more than it needs; a test compares them.
 GRAINS = ("day", "hour")
@@ -160,7 +160,7 @@ choice_options = grouped(
 @topic_option
 @choice_options
 @json_option("The summary as JSON")
-@click.option("--quiet", "-q", is_flag=True, help="No progress and no summary, only errors.")
+@click.option("--quiet", "-q", is_flag=True, callback=without_notices, help="No progress and no summary, only errors.")
 @requested(IngestRequest)
 def ingest(request: IngestRequest) -> int:
     """Ingest new records into Parquet tables, exactly once.

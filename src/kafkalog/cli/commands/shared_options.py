@@ -7,7 +7,6 @@ what `commands` hands to `run` is typed.
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
@@ -17,7 +16,7 @@ import click
 from kafkalog.errors import UsageError
 
 from ..render.target import STDOUT
-from .values import Number, complete_path, complete_topic, parse_settings, parse_time
+from .values import Number, complete_path, complete_topic, parse_settings, parse_time, without_notices
 
 # Written out here because the tables need Arrow, which no help text should load; a test compares them.
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -69,10 +68,6 @@ def requested(kind: type) -> Decorator:
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(command)
         def call(**values: Any) -> Any:
-            if values.get("quiet"):
-                from kafkalog.kernels.cache import NO_NOTICE
-
-                os.environ[NO_NOTICE] = "1"
             return command(kind(**values))
 
         return call
@@ -116,7 +111,11 @@ threads_option = click.option(
 )
 dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would be done and write nothing.")
 quiet_option = click.option(
-    "--quiet", "-q", is_flag=True, help="No progress, hints or summary on standard error; errors still appear."
+    "--quiet",
+    "-q",
+    is_flag=True,
+    callback=without_notices,
+    help="No progress, hints or summary on standard error; errors still appear.",
 )
 now_option = click.option(
     "--now", callback=parse_time, metavar="TIME", help="Use this as the current time.  [default: the machine's clock]"

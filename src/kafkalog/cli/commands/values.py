@@ -37,6 +37,15 @@ class Number(click.types.IntParamType):
         return number
 
 
+def without_notices(context: click.Context, parameter: click.Parameter, value: bool) -> bool:
+    """With --quiet nothing says that kernels are compiled either, here or in processes that this one starts."""
+    if value:
+        from kafkalog.kernels.cache import NO_NOTICE
+
+        os.environ[NO_NOTICE] = "1"
+    return value
+
+
 def parse_time(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
     """Milliseconds since 1970, from that number or from ISO 8601 with a time zone."""
     if value is None:

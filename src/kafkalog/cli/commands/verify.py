@@ -17,7 +17,7 @@ from .shared_options import (
     threads_option,
     topic_option,
 )
-from .values import complete_path
+from .values import complete_path, without_notices
 
 SEVERITIES = ("error", "warning", "info")
 
@@ -82,7 +82,13 @@ class VerifyRequest:
     "--all", "show_all", is_flag=True, help="Text: show every finding, not only the first five of a kind in a partition."
 )
 @threads_option
-@click.option("--quiet", "-q", is_flag=True, help="No progress on standard error, and no text if nothing is wrong.")
+@click.option(
+    "--quiet",
+    "-q",
+    is_flag=True,
+    callback=without_notices,
+    help="No progress on standard error, and no text if nothing is wrong.",
+)
 @requested(VerifyRequest)
 def verify(request: VerifyRequest) -> int:
     from ..run.verify import verify_logs
