@@ -14,6 +14,7 @@ from kafkalog.errors import CorruptBatch, UsageError
 from kafkalog.format.reference import Record, encode_batch, encode_message, encode_wrapper
 from kafkalog.segment.windows import WINDOW_BYTES, WindowBuffers
 from tests.builders.small_logs import compress, made_batch, made_records, write_segment
+from tests.conftest import require
 from tests.damage.bombs import SEGMENT, minimal_records, write_ordinary, zero_values
 from tests.damage.measured import MIB
 
@@ -133,7 +134,10 @@ def test_large_payloads_are_copied_one_at_a_time_and_views_all_the_same(tmp_path
 
 
 def test_polars_duckdb_and_pandas_take_views_as_they_are(tmp_path: Path) -> None:
-    duckdb, polars = pytest.importorskip("duckdb"), pytest.importorskip("polars")
+    require("duckdb", "polars", "pandas")
+    import duckdb
+    import polars
+
     write_segment(tmp_path / "orders-0", 0, *(made_batch(first, 10, codec=first // 10 % 5) for first in range(0, 1000, 10)))
     logs = kafkalog.open(tmp_path / "orders-0")
     expected = [b"value-%d" % offset for offset in range(1000)]
