@@ -84,3 +84,31 @@ def test_an_interrupted_caller_leaves_no_thread_behind() -> None:
         for _ in reading.ordered(work, iter(range(10_000)), 3):
             pass
     assert [thread for thread in threading.enumerate() if thread.name.startswith("kafkalog")] == []
+
+
+def test_an_interrupt_between_taking_a_step_and_its_work_does_not_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The step is the caller's already, but has not begun: nobody else passes its turn on."""
+
+    def interrupted(step: reading._Step[object]) -> bool:
+        if step._future.cancel():
+            raise KeyboardInterrupt
+        return False
+
+    def work(item: int) -> int:
+        time.sleep(0.1)  # the thread has not come to the steps after its first one
+        return item
+
+    monkeypatch.setattr(reading._Step, "run_here", interrupted)
+    monkeypatch.setattr(reading, "AHEAD", 4)
+    ended: list[str] = []
+
+    def read() -> None:
+        with pytest.raises(KeyboardInterrupt):
+            for _ in reading.ordered(work, iter(range(100)), 2):
+                pass
+        ended.append("interrupted")
+
+    thread = threading.Thread(target=read, daemon=True)
+    thread.start()
+    thread.join(10)
+    assert ended == ["interrupted"]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from threading import Lock
+from threading import Event
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -444,24 +444,25 @@ def ordered(work: Callable[[Item], Result], items: Iterator[Item], threads: int)
 
     is_ended = False
 
-    def step(turn: Lock, next_turn: Lock) -> tuple[Item, Result] | None:
+    def step(turn: Event, next_turn: Event) -> tuple[Item, Result] | None:
         try:
-            with turn:
-                item = None if is_ended else next(items, None)
+            turn.wait()
+            item = None if is_ended else next(items, None)
         finally:
-            next_turn.release()
+            next_turn.set()
         return None if item is None else (item, work(item))
 
     pool = ThreadPoolExecutor(threads - 1, thread_name_prefix="kafkalog")
     waiting: deque[_Step[tuple[Item, Result] | None]] = deque()
-    turn = Lock()
+    turn = Event()
+    turn.set()
+    turns = deque([turn], AHEAD * threads)
     try:
         while True:
             while len(waiting) < AHEAD * threads:
-                next_turn = Lock()
-                next_turn.acquire()
-                waiting.append(_Step(pool, partial(step, turn, next_turn)))
-                turn = next_turn
+                turns.append(Event())
+                waiting.append(_Step(pool, partial(step, turn, turns[-1])))
+                turn = turns[-1]
             # The caller's thread works too: one more that only waits would compete for the cores and for the GIL.
             while not waiting[0].is_done and any(each.run_here() for each in waiting):
                 pass
@@ -470,8 +471,10 @@ def ordered(work: Callable[[Item], Result], items: Iterator[Item], threads: int)
                 return
             yield done
     finally:
-        # Not cancelled: a step that never runs does not pass its turn on, and a later step on a thread would wait forever.
+        # An interrupted or cancelled step passes no turn on, and a later one on a thread would wait for it forever.
         is_ended = True
+        for turn in turns:
+            turn.set()
         pool.shutdown(wait=True)
 
 
