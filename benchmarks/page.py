@@ -45,7 +45,7 @@ def target_table(targets: Sequence[Target]) -> Table:
 
 def _slow_notes(sections: Sequence[Section]) -> str:
     missed = [target for section in sections for target in section.targets if not target.met]
-    notes = [f"- Missed: {target.what}: {target.measured_text}, required is {target.required_text}." for target in missed]
+    notes = [_missed_note(target) for target in missed]
     notes += [
         "- The first command of a kind after an installation or an upgrade compiles the kernels that it needs: seconds, once.",
         "- A single small read is start-up: Python, Arrow and Numba have to be loaded, whatever the file.",
@@ -53,6 +53,11 @@ def _slow_notes(sections: Sequence[Section]) -> str:
         "- The Python peers return an object per record, kafkalog Arrow columns: turning those into objects costs extra.",
     ]
     return "\n".join(notes)
+
+
+def _missed_note(target: Target) -> str:
+    limit = f" ({target.limit})" if target.limit else ""
+    return f"- Missed: {target.what}: {target.measured_text}, required is {target.required_text}{limit}."
 
 
 def _agreement_table(agreements: Sequence[Agreement]) -> Table:

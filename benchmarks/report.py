@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Target:
-    """A required figure next to the measured one."""
+    """A required figure next to the measured one; `limit` is what the same run says about why it cannot be met."""
 
     what: str
     measured: float
     required: float
     unit: str
     at_least: bool = True
+    limit: str = ""
 
     @property
     def met(self) -> bool:
