@@ -77,6 +77,36 @@ def test_rows_fit_a_terminal_and_nothing_untrusted_reaches_it(tmp_path: Path, co
     assert "evil\\x1b[2J\\u202e" in ended.text
 
 
+@pytest.mark.parametrize(
+    ("columns", "kept"),
+    [(60, "topic size offsets from problems"), (80, "topic size offsets from to problems")],
+)
+def test_names_are_shortened_in_the_middle_and_problems_stay(tmp_path: Path, columns: int, kept: str) -> None:
+    for number in (1, 2):
+        write_topic(tmp_path, f"upgraded-from-an-old-broker-and-compacted-{number}-0", batch_of(b"x"))
+    head, *rows = without_styles(run_on_terminal("ls", tmp_path, columns=columns).text).splitlines()[:3]
+    assert head.split() == kept.split()
+    assert [row.split()[0][-3:] for row in rows] == ["d-1", "d-2"]
+    assert all(row.startswith("upgrade") and "…" in row and len(row) <= columns for row in rows)
+
+
+def test_nothing_is_cut_in_a_pipe(run: Run, tmp_path: Path) -> None:
+    name = "a-very-long-name-" * 12
+    write_topic(tmp_path, f"{name}-0", batch_of(b"x"))
+    head, row, *_ = run("ls", tmp_path).text.splitlines()
+    assert row.split()[0] == name
+    assert head.split()[-2:] == ["left", "problems"]
+
+
+def test_the_state_of_deleted_partitions_is_shown_when_others_are_live(tmp_path: Path) -> None:
+    write_topic(tmp_path, "orders-0", batch_of(b"x"))
+    for delete in (False, True):
+        if delete:
+            write_topic(tmp_path, f"orders-1.{'0' * 32}-delete", batch_of(b"x"))
+        shown = without_styles(run_on_terminal("ls", tmp_path, "--by", "partition", columns=80).text)
+        assert ("state" in shown.splitlines()[0].split()) is delete
+
+
 def test_exit_codes_distinguish_damage_from_unreadable_files(run: Run, tmp_path: Path) -> None:
     first, second = batch_of(b"x" * 100), batch_of(b"y", base_offset=1)
     path = write_topic(tmp_path / "damage", "orders-0", first[:8] + bytes(4) + first[12:])

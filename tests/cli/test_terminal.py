@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from kafkalog.cli.render.layout import shorten
+from kafkalog.cli.render.layout import shorten, shorten_middle
 from kafkalog.cli.render.progress import ReadProgress
 from tests.cli.runner import batch_of, run_on_terminal, without_styles, write_topic
 
@@ -86,6 +86,9 @@ def test_shortening_keeps_to_the_width_also_for_wide_characters() -> None:
         for text in ("x" * 30, "日本語のテキストです", "a日b本c語d" * 3):
             assert cell_len(shorten(text, width)) <= width
             assert shorten(text, width).endswith("…")
+            assert cell_len(shorten_middle(text, width)) <= width
+    assert shorten_middle("upgraded-compacted-3", 17) == "upgraded…pacted-3"
+    assert shorten_middle("short", 5) == "short"
     assert shorten("folder/00000000000000000000.log", 10, keep_end=True) == "…00000.log"
 
 

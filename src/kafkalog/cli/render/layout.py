@@ -11,7 +11,7 @@ from rich.cells import cell_len, set_cell_size
 from .target import Sink
 
 PIPE_WIDTH = 100
-BOLD, DIM, RED = "1", "2", "31"
+BOLD, DIM, RED, YELLOW = "1", "2", "31", "33"
 GAP = "  "
 # A column of text on a terminal is not made narrower than this.
 NARROWEST_TEXT = 12
@@ -27,7 +27,7 @@ class Style:
 
     def paint(self, text: str, code: str) -> str:
         """`text` with escape codes around it; they take no columns, so lay out first."""
-        return f"\x1b[{code}m{text}\x1b[0m" if self.coloured and text else text
+        return f"\x1b[{code}m{text}\x1b[0m" if self.coloured and text and code else text
 
 
 def style_of(sink: Sink) -> Style:
@@ -52,6 +52,15 @@ def shorten(text: str, width: int, *, keep_end: bool = False) -> str:
     return set_cell_size(text, width - 1).rstrip(" ") + ELLIPSIS
 
 
+def shorten_middle(text: str, width: int) -> str:
+    """`text` cut to `width` columns in its middle: the ends of names are what distinguishes them."""
+    if width_of(text) <= width:
+        return text
+    front = (width - 1) // 2
+    end = set_cell_size(text[::-1], width - 1 - front).rstrip(" ")[::-1]
+    return set_cell_size(text, front).rstrip(" ") + ELLIPSIS + end
+
+
 def grid(
     style: Style,
     heads: Sequence[str],
@@ -60,7 +69,7 @@ def grid(
     left: frozenset[int] = frozenset({0}),
     flexible: int | None = None,
 ) -> list[str]:
-    """Aligned lines of text; columns in `left` are left-aligned, the `flexible` one is shortened to fit."""
+    """Aligned lines of text; columns in `left` are left-aligned, the `flexible` one is shortened in the middle to fit."""
     widths = _widths(heads, rows)
     if flexible is not None:
         excess = max(_total(widths) - style.width, 0)
@@ -69,10 +78,10 @@ def grid(
     return [style.paint(head, BOLD), *lines]
 
 
-def least_width(heads: Sequence[str], rows: Sequence[Sequence[str]], *, flexible: int) -> int:
+def least_width(heads: Sequence[str], rows: Sequence[Sequence[str]], *, flexible: int, narrowest: int = NARROWEST_TEXT) -> int:
     """The width of the lines with the flexible column as narrow as it may be."""
     widths = _widths(heads, rows)
-    widths[flexible] = min(widths[flexible], NARROWEST_TEXT)
+    widths[flexible] = min(widths[flexible], narrowest)
     return _total(widths)
 
 
@@ -87,7 +96,7 @@ def _total(widths: Sequence[int]) -> int:
 def _line(row: Sequence[str], widths: Sequence[int], left: frozenset[int]) -> str:
     cells = []
     for at, (cell, width) in enumerate(zip(row, widths, strict=True)):
-        shown = cell if width_of(cell) <= width else shorten(cell, width)
+        shown = shorten_middle(cell, width)
         padding = " " * (width - width_of(shown))
         cells.append(shown + padding if at in left else padding + shown)
     return GAP.join(cells).rstrip()

@@ -14,8 +14,14 @@ from .escape import printable
 from .layout import BOLD, RED, Style, grid, least_width
 
 UNKNOWN = "-"
-# Columns that a narrow terminal may omit, the most useful first; leftovers and problems are listed below the rows anyway.
-OPTIONAL = ("from", "to", "formats", "segments", "codecs", "batches", "ratio", "on disk", "epoch", "state", "problems", "left")
+LIVE = "live"
+# Columns that a narrow terminal may omit, the most telling first; leftovers are listed below the rows anyway.
+OPTIONAL = (
+    *("v0 size", "v1 size", "v2 size", "v0 records", "v1 records", "v2 records"),
+    *("records", "state", "from", "to", "partitions", "formats", "segments", "codecs", "ratio", "on disk"),
+    *("epoch", "batches", "left"),
+)
+NARROWEST_NAME = 20  # a longer name is shortened to this before a column is omitted
 TEXT_COLUMNS = ("topic", "state", "formats", "codecs")
 LINES_SHOWN = 20
 WIDE = 130  # from here on times have hours and minutes
@@ -54,16 +60,18 @@ class ListingPage:
     def _grid(self, cells: list[dict[str, str]]) -> list[str]:
         """The rows; on a terminal without the columns that do not fit."""
         columns = {head: [printable(row[head]) for row in cells] for head in cells[0]}
-        kept = {head for head in columns if head not in OPTIONAL}
-        for head in OPTIONAL:
-            if head in columns:
-                wider = [each for each in columns if each in kept or each == head]
-                fits = least_width(wider, [*zip(*(columns[each] for each in wider), strict=True)], flexible=0) <= self.style.width
-                (kept.add if fits or not self.fit else self.left_out.append)(head)
-        heads = [head for head in columns if head in kept]
+        heads = list(columns)
+        if self.fit:
+            omissible = [head for head in reversed(OPTIONAL) if head in columns]
+            omissible.sort(key=lambda head: set(columns[head]) != {LIVE})  # a state that all have tells least
+            while omissible and self._width(columns, heads) > self.style.width:
+                heads.remove(omissible[0])
+                self.left_out.append(omissible.pop(0))
         left = frozenset(at for at, head in enumerate(heads) if head in TEXT_COLUMNS)
-        rows = [*zip(*(columns[head] for head in heads), strict=True)]
-        return grid(self.style, heads, rows, left=left, flexible=0 if self.fit else None)
+        return grid(self.style, heads, _rows(columns, heads), left=left, flexible=0 if self.fit else None)
+
+    def _width(self, columns: dict[str, list[str]], heads: Sequence[str]) -> int:
+        return least_width(heads, _rows(columns, heads), flexible=0, narrowest=NARROWEST_NAME)
 
     def _cells(self, row: Row) -> dict[str, str]:
         """Heading and cell of each column."""
@@ -72,7 +80,7 @@ class ListingPage:
     def _place(self, row: Row) -> dict[str, str]:
         if isinstance(row, TopicListing):
             return {"topic": row.topic, "partitions": str(len(row.partitions))}
-        return {"topic": row.topic, "partition": str(row.partition), "state": row.state or "live"}
+        return {"topic": row.topic, "partition": str(row.partition), "state": row.state or LIVE}
 
     def _facts(self, row: Row) -> dict[str, str]:
         if isinstance(row, TopicListing):
@@ -134,6 +142,10 @@ class ListingPage:
             yield "  " + self.style.paint(printable(line), code)
         if len(lines) > LINES_SHOWN:
             yield f"  and {len(lines) - LINES_SHOWN} more (--json lists them)"
+
+
+def _rows(columns: dict[str, list[str]], heads: Sequence[str]) -> list[tuple[str, ...]]:
+    return [*zip(*(columns[head] for head in heads), strict=True)]
 
 
 def _folder(found: PartitionListing) -> str:
