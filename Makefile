@@ -104,7 +104,7 @@ fuzz: $(READY)  ## the fuzzers
 
 docs: $(READY)  ## the generated pages under docs/
 	$(RUN) -m tools.docs $(DOCS_ARGS)
-	$(RUN) -m tools.parity
+	$(RUN) -m tests.parity.page
 
 clean:  ## everything that was made here, .venv too
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -130,7 +130,7 @@ def main() -> int:
     if arguments.verbose:
         print(", ".join(f"{kind} {same[kind]}/{count}" for kind, count in sorted(kinds.items())))
     if safer:
-        print(f"{safer} results where Kafka failed by accident and ours refused on purpose (docs/parity.md)")
+        print(f"{safer} results where Kafka failed by accident and ours refused on purpose (docs/engine.md)")
     total = sum(same.values())
     print(f"{len(cases)} scripts, {total} same, {len(cases) - total} different")
     return int(not cases or total < len(cases))

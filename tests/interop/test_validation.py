@@ -20,7 +20,7 @@ from tests.interop.live.validation import Refusal, Request, Stored, validate_all
 
 CASES = 4000
 
-# Where Kafka fails by accident and ours refuses for a reason (kafka name: ours); docs/parity.md has the reasons.
+# Where Kafka fails by accident and ours refuses for a reason (kafka name: ours); tests/parity has the reasons.
 SAFER = {
     "UnsupportedOperationException": "InvalidRecordException",
     "IndexOutOfBoundsException": "CorruptRecordException",

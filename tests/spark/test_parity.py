@@ -1,4 +1,4 @@
-"""Scenarios of the suites of Spark's own Kafka source, over files: batch reads; `data/parity.toml` says which is whose."""
+"""Scenarios of the suites of Spark's own Kafka source, over files: batch reads (`tests/parity/data/spark.toml`)."""
 
 from __future__ import annotations
 

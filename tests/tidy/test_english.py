@@ -25,7 +25,8 @@ PAGES = [
     "README.md",
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
-    *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))),
+    "tests/parity/README.md",
+    *(path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "docs").rglob("*.md"))),
 ]
 
 

@@ -1,22 +1,22 @@
-"""docs/parity.md is true: every test and script that it names exists, its counts are right, and enough is covered."""
+"""README.md of this folder is true: every test and script that it names exists, its counts are right, and enough is covered."""
 
 from __future__ import annotations
 
 import re
 
 from tests.engine.comparison import SAFER
-from tools import parity
+from tests.parity import page
 
 LEAST_COVERED = {"Spark's own Kafka source": 0.9, "Kafka's own log": 0.95}
 LEAST_NAMED = {"Spark's own Kafka source": 40, "Kafka's own log": 400}
 
 
 def test_the_page_is_the_generated_one() -> None:
-    assert parity.PAGE.read_text(encoding="utf-8") == parity.render(), "run python -m tools.parity"
+    assert page.PAGE.read_text(encoding="utf-8") == page.render(), "run python -m tests.parity.page"
 
 
 def test_everything_that_is_named_exists() -> None:
-    for part in parity.parts():
+    for part in page.parts():
         reasons = " ".join(scenario.get("differs", "") for scenario in part.scenarios)
         named = part.named | set(re.findall(r"[\w/]*test_\w+\.py::test_\w+", reasons))
         missing = {test for test in named if not _exists(part, test)}
@@ -24,20 +24,20 @@ def test_everything_that_is_named_exists() -> None:
         assert len(named) > LEAST_NAMED[part.title] / 2
 
 
-def _exists(part: parity.Part, test: str) -> bool:
+def _exists(part: page.Part, test: str) -> bool:
     file, _, name = test.rpartition("::")
-    return name in (parity.tests_of(part.folder / file) if file else part.scripts)
+    return name in (page.tests_of(part.folder / file) if file else part.scripts)
 
 
 def test_every_difference_of_the_replay_has_its_reason_on_the_page() -> None:
     for _, theirs, ours in SAFER:
-        assert theirs in parity.safer()
-        assert f"`{ours.removesuffix('Exception')}`" in parity.safer()
-    assert parity.safer() in parity.render()
+        assert theirs in page.safer()
+        assert f"`{ours.removesuffix('Exception')}`" in page.safer()
+    assert page.safer() in page.render()
 
 
 def test_a_scenario_says_one_thing_of_itself() -> None:
-    for part in parity.parts():
+    for part in page.parts():
         for scenario in part.scenarios:
             assert len(scenario.keys() & {"tests", "differs", "not_here"}) == 1, scenario
             assert set(scenario) <= {"theirs", "what", "tests", "differs", "not_here"}, scenario
@@ -47,7 +47,7 @@ def test_a_scenario_says_one_thing_of_itself() -> None:
 
 
 def test_enough_of_what_applies_is_covered() -> None:
-    for part in parity.parts():
-        scenarios, apply, covered = parity.counts(part.scenarios)
+    for part in page.parts():
+        scenarios, apply, covered = page.counts(part.scenarios)
         assert covered >= LEAST_COVERED[part.title] * apply
         assert scenarios >= LEAST_NAMED[part.title] / 4
