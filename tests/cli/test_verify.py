@@ -115,6 +115,18 @@ def test_untrusted_names_do_not_reach_a_terminal_raw(healthy: Path) -> None:
     assert "\\x1b[31mred" in ended.out.decode()
 
 
+@pytest.mark.parametrize(("setting", "coloured"), [("pass", True), ("os.environ['NO_COLOR'] = '1'", False)])
+def test_severities_have_colours_on_a_terminal_unless_no_color_is_set(damaged: Path, setting: str, coloured: bool) -> None:
+    (damaged / "orders-0" / "00000000000000000000.log.deleted").write_bytes(b"")
+    (damaged / "odd").mkdir()
+    program = f"import os, sys; {setting}; from kafkalog.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    shown = run_on_terminal("verify", damaged, program=program).text
+    for severity, code in (("error", 31), ("warning", 33), ("info", 2)):
+        assert (f"  \x1b[{code}m{severity}\x1b[0m " if coloured else f"  {severity} ") in shown
+    assert ("\x1b" in shown) is coloured
+    assert shown.endswith("1 error, 1 warning, 1 info.\n")
+
+
 # The command, which reports when it reads and reads slowly: Ctrl-C comes in the middle on any machine.
 SLOWLY = """
 import os, sys, time

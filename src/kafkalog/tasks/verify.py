@@ -41,8 +41,8 @@ class Findings:
 
     def __repr__(self) -> str:
         looked_at = (plural(len(self.partitions), "partition"), plural(self.record_count, "record"), size_text(self.log_bytes))
-        nouns = {ERROR: "error", WARNING: "warning", INFO: "note"}
-        counts = [plural(len(found), noun) for severity, noun in nouns.items() if (found := self.of(severity))]
+        several = {INFO: INFO}
+        counts = [plural(len(found), name, several.get(name)) for name in SEVERITIES if (found := self.of(name))]
         reasons = list(dict.fromkeys(finding.reason for finding in self.at_least(WARNING)))
         named = ", ".join(reasons[:REASONS_NAMED]) + (", …" if len(reasons) > REASONS_NAMED else "")
         return repr_text("Findings", self.path, *looked_at, *counts or ["nothing found"], named and f"reasons: {named}")
@@ -65,12 +65,12 @@ class Findings:
         return self.of(WARNING)
 
     @property
-    def notes(self) -> list[Finding]:
+    def info(self) -> list[Finding]:
         return self.of(INFO)
 
     @property
     def is_healthy(self) -> bool:
-        """No errors and no warnings. Notes, about leftovers or the tail that a broker is writing, are not faults."""
+        """No errors and no warnings. Leftovers and the tail that a broker is writing are `info`, which is no fault."""
         return not self.at_least(WARNING)
 
 

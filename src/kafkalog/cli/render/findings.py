@@ -8,22 +8,27 @@ from collections.abc import Iterator
 from itertools import groupby
 from xml.sax.saxutils import escape, quoteattr
 
-from kafkalog.errors import SEVERITIES
+from kafkalog.errors import ERROR, INFO, SEVERITIES, WARNING
 from kafkalog.log.checks.finding import Finding
 from kafkalog.tasks.verify import Findings
 
 from .escape import printable
+from .layout import BOLD, DIM, RED, YELLOW, Style
 
 SHOWN = 5  # of a kind in a partition
 SEVERITY_WIDTH = max(map(len, SEVERITIES)) + 2
+MARGIN = "  "
+INDENT = MARGIN + " " * SEVERITY_WIDTH
+FURTHER = INDENT + MARGIN
+COLOURS = {ERROR: RED, WARNING: YELLOW, INFO: DIM}
 
 
-def render(found: Findings, width: int, *, show_all: bool = False) -> str:
+def render(found: Findings, style: Style, *, show_all: bool = False) -> str:
     """The text of `kafkalog verify`, each line ended."""
     lines: list[str] = []
     for place, group in groupby(found, key=_partition_of):
-        lines += [place, *_kinds(list(group), width, None if show_all else SHOWN), ""]
-    lines += textwrap.wrap(_summary(found), width)
+        lines += [style.paint(place, BOLD), *_kinds(list(group), style, None if show_all else SHOWN), ""]
+    lines += textwrap.wrap(_summary(found), style.width)
     return "".join(line + "\n" for line in lines)
 
 
@@ -33,24 +38,25 @@ def _partition_of(finding: Finding) -> str:
     return printable(finding.topic if finding.partition in (None, -1) else f"{finding.topic}-{finding.partition}")
 
 
-def _kinds(findings: list[Finding], width: int, shown: int | None) -> Iterator[str]:
+def _kinds(findings: list[Finding], style: Style, shown: int | None) -> Iterator[str]:
     def kind(finding: Finding) -> tuple[int, str]:
         return SEVERITIES.index(finding.severity), finding.reason
 
     for _, group in groupby(sorted(findings, key=kind), key=kind):
         same = list(group)
         count = f" ({len(same)})" if len(same) > 1 else ""
-        yield from _wrapped(f"{same[0].severity:<{SEVERITY_WIDTH}}{same[0].reason}{count}: {same[0].about}", "  ", width)
+        severity = same[0].severity
+        first, *rest = _wrapped(f"{severity:<{SEVERITY_WIDTH}}{same[0].reason}{count}: {same[0].about}", MARGIN, style.width)
+        yield from (first.replace(severity, style.paint(severity, COLOURS[severity]), 1), *rest)
         for finding in same[:shown]:
-            yield from _wrapped(_one(finding), " " * SEVERITY_WIDTH + "  ", width)
+            yield from _wrapped(_one(finding), INDENT, style.width)
         if shown is not None and len(same) > shown:
-            yield f"{'':{SEVERITY_WIDTH + 2}}… and {len(same) - shown} more (--all shows them)"
-        yield from _wrapped(f"→ {same[0].advice}", " " * SEVERITY_WIDTH + "  ", width)
+            yield f"{INDENT}… and {len(same) - shown} more (--all shows them)"
+        yield from _wrapped(f"→ {same[0].advice}", INDENT, style.width)
 
 
 def _wrapped(text: str, margin: str, width: int) -> list[str]:
-    further = margin + " " * 2
-    return textwrap.wrap(text, width, initial_indent=margin, subsequent_indent=further, break_on_hyphens=False)
+    return textwrap.wrap(text, width, initial_indent=margin, subsequent_indent=FURTHER, break_on_hyphens=False)
 
 
 def _one(finding: Finding) -> str:
@@ -81,8 +87,9 @@ def _summary(found: Findings) -> str:
         f"{_counted(len(found.partitions), 'partition')}, {_counted(found.batch_count, 'batch', 'batches')}, "
         f"{_counted(found.record_count, 'record')} in {found.log_bytes:,} bytes checked"
     )
-    kinds = ((found.errors, "error"), (found.warnings, "warning"), (found.notes, "note"))
-    return f"{checked}: {', '.join(_counted(len(group), word) for group, word in kinds if group) or 'nothing is wrong'}."
+    kinds = ((found.errors, "error", ""), (found.warnings, "warning", ""), (found.info, "info", "info"))
+    counts = ", ".join(_counted(len(group), *words) for group, *words in kinds if group)
+    return f"{checked}: {counts or 'nothing is wrong'}."
 
 
 def _counted(count: int, word: str, several: str = "") -> str:

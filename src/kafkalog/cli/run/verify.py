@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 
 import kafkalog
@@ -52,7 +54,9 @@ def _verify(request: VerifyRequest) -> Findings:
 def _write(request: VerifyRequest, found: Findings, sink: Sink) -> None:
     if request.format == "text":
         if found.findings or not request.quiet:
-            sink.write(render(found, min(max(style_of(sink).width, NARROWEST), WIDEST), show_all=request.show_all).encode())
+            own = style_of(sink)
+            style = replace(own, width=min(max(own.width, NARROWEST), WIDEST))
+            sink.write(render(found, style, show_all=request.show_all).encode())
         return
     refuse_terminal(request.format, sink)
     schema: pa.Schema = FINDINGS.schema()
