@@ -43,14 +43,19 @@ def run_child(*arguments: object, timeout: float = 240) -> Ended:
 
 
 def run_on_terminal(
-    *arguments: object, columns: int = 100, timeout: float = 240, program: str = "", answers: Sequence[tuple[bytes, bytes]] = ()
+    *arguments: object,
+    columns: int = 100,
+    lines: int = 40,
+    timeout: float = 240,
+    program: str = "",
+    answers: Sequence[tuple[bytes, bytes]] = (),
 ) -> Ended:
     """Standard output and error are a terminal; what both wrote comes as `out`, with plain line ends.
 
     With `program`, that Python text runs instead of the console script. Each of `answers` is typed when its question is seen.
     """
     leader, follower = pty.openpty()
-    ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
     environment = {**os.environ, "TERM": "xterm-256color", "LANG": "C.UTF-8"}
     for name in ("NO_COLOR", "COLUMNS", "LINES"):
         environment.pop(name, None)

@@ -32,7 +32,7 @@ estimates, shown with their error. docs/profile.md explains how they are made.
 """
 EXAMPLES = (
     "kafkalog profile /var/lib/kafka/data",
-    "kafkalog profile /var/lib/kafka/data --quick --top 3",
+    "kafkalog profile /var/lib/kafka/data --quick --full --top 3",
     "kafkalog profile orders-0 --json",
 )
 
@@ -45,6 +45,7 @@ class ProfileRequest:
     topics: list[str] | None
     partitions: list[int] | None
     top: int
+    full: bool
     quick: bool
     on_damage: str
     now: int | None
@@ -63,7 +64,8 @@ class ProfileRequest:
 @path_argument
 @topic_option
 @partition_option
-@click.option("--top", type=Number(1), default=10, show_default=True, metavar="N", help="Rows to show of each kind.")
+@click.option("--top", type=Number(1), default=10, show_default=True, metavar="N", help="Rows to show of each kind, at most.")
+@click.option("--full", is_flag=True, help="Text: every table. Without it, one page that fits the screen.")
 @click.option(
     "--quick",
     is_flag=True,

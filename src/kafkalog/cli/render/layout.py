@@ -10,7 +10,7 @@ from rich.cells import cell_len, set_cell_size
 
 from .target import Sink
 
-PIPE_WIDTH = 100
+PIPE_WIDTH, PIPE_HEIGHT = 100, 40
 BOLD, DIM, RED, YELLOW = "1", "2", "31", "33"
 GAP = "  "
 # A column of text on a terminal is not made narrower than this.
@@ -20,10 +20,11 @@ ELLIPSIS = "…"
 
 @dataclass(frozen=True)
 class Style:
-    """How to write for one output: `width` columns, with colours or without."""
+    """How to write for one output: `width` columns, with colours or without; `height` lines are a screen."""
 
     width: int
     coloured: bool
+    height: int = PIPE_HEIGHT
 
     def paint(self, text: str, code: str) -> str:
         """`text` with escape codes around it; they take no columns, so lay out first."""
@@ -37,7 +38,8 @@ def style_of(sink: Sink) -> Style:
     from rich.console import Console
 
     console = Console(highlight=False, markup=False)
-    return Style(console.width, coloured=bool(console.color_system) and not os.environ.get("NO_COLOR"))
+    coloured = bool(console.color_system) and not os.environ.get("NO_COLOR")
+    return Style(console.width, coloured, console.height)
 
 
 def width_of(text: str) -> int:

@@ -32,7 +32,7 @@ class ProfilePage:
     def __init__(self, found: Profile, style: Style, top: int) -> None:
         self.found = found
         self.style = style
-        self.top = top
+        self.top = self.pinned_shown = top
         self.bar_width = WIDE_BAR if style.width >= WIDE else NARROW_BAR
 
     def lines(self) -> Iterator[str]:
@@ -47,12 +47,12 @@ class ProfilePage:
         if len(names) > 1:
             yield from self._counts("by partition", "partition", names)
         yield from self._counts("by codec", "codec", found.codecs)
-        yield from self._ranking("by hour (UTC)", "hour", found.hours, _hour, in_order=True)
+        yield from self._ranking("by hour (UTC)", "hour", found.hours, hour_text, in_order=True)
         yield from self._ranking("by producer", "producer", found.producers, self._producer)
         if not found.quick:
-            yield from self._ranking("by key", "key", found.keys, _key)
-            yield from self._ranking("by key prefix", "prefix", found.key_prefixes, _key)
-            yield from self._ranking("by header name", "header", found.headers, _key)
+            yield from self._ranking("by key", "key", found.keys, key_text)
+            yield from self._ranking("by key prefix", "prefix", found.key_prefixes, key_text)
+            yield from self._ranking("by header name", "header", found.headers, key_text)
         yield from self._distribution("records per batch", found.batch_records, str)
         yield from self._distribution("bytes per batch", found.batch_bytes, size_text)
 
@@ -126,14 +126,14 @@ class ProfilePage:
     def _pinned(self, pinned: Sequence[PinnedSegment]) -> Iterator[str]:
         size = size_text(self.found.pinned_bytes)
         yield f"  timestamps in the future: {plural(len(pinned), 'segment')}, which with all segments after them hold {size}"
-        for each in pinned[: self.top]:
+        for each in pinned[: self.pinned_shown]:
             name = f"{each.topic}-{each.partition}/{os.path.basename(each.file)}"
             what = plural(each.records, "batch", "batches") if self.found.quick else plural(each.records, "record")
             until = f"kept until {moment_text(each.held_until_ms, MINUTE)}"
             largest = f"up to {moment_text(each.largest_timestamp_ms, MINUTE)}"
             yield printable(f"    {name}: {what} {largest}{self._unit(each.largest_timestamp_ms)}, {until}")
-        if len(pinned) > self.top:
-            yield f"    and {len(pinned) - self.top} more (--json lists them)"
+        if len(pinned) > self.pinned_shown > 0:
+            yield f"    and {len(pinned) - self.pinned_shown} more (--json lists them)"
 
     def _unit(self, timestamp_ms: int) -> str:
         """The unit that a timestamp was most likely written in: one in which it would be recent."""
@@ -155,11 +155,12 @@ class ProfilePage:
 
     # -- the largest of each kind --------------------------------------------------------------------------------------------
 
-    def _counts(self, title: str, head: str, counts: dict[str, Count]) -> Iterator[str]:
+    def _counts(self, title: str, head: str, counts: dict[str, Count], note: str = "") -> Iterator[str]:
         shown = list(counts.items())[: self.top]
         bars = self._bars([count.bytes for _, count in shown])
         rows = [self._row(head, name, count, bar) for (name, count), bar in zip(shown, bars, strict=True)]
-        yield from self._section(_limited(title, len(shown), len(counts)), self._grid(rows, head))
+        title = _limited(title, len(shown), len(counts)) + note
+        yield from self._section(title, self._grid(rows, head))
 
     def _row(self, head: str, name: str, count: Count, bar: str) -> Row:
         row = {
@@ -261,11 +262,11 @@ def _about(number: Estimate) -> str:
     return f"about {number.value} (± {max(number.high - number.value, number.value - number.low)})"
 
 
-def _hour(item: Item) -> str:
+def hour_text(item: Item) -> str:
     return moment_text(item.name, MINUTE) if isinstance(item.name, int) else "(no timestamp)"
 
 
-def _key(item: Item) -> str:
+def key_text(item: Item) -> str:
     """The first bytes of a key, safe for a terminal."""
     assert isinstance(item.name, bytes)
     text = printable(TEXT_ENCODINGS["utf8"](item.name)) or EMPTY_TEXT

@@ -1,4 +1,4 @@
-"""The work of `kafkalog profile`: count with a progress bar, then a page with bars, or JSON."""
+"""The work of `kafkalog profile`: count with a progress bar, then a page that fits a screen, all tables, or JSON."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ..commands.profile import ProfileRequest
 from ..render.escape import json_page
 from ..render.layout import style_of
 from ..render.profile_page import ProfilePage
+from ..render.profile_screen import ProfileScreen
 from ..render.progress import ReadProgress
 from ..render.summary import finish_read
 from ..render.target import STDOUT, open_target
@@ -21,7 +22,7 @@ def show_profile(request: ProfileRequest) -> int:
     """Profile the logs, write the result; the exit code."""
     found = _profile(request)
     with open_target(STDOUT) as sink:
-        page = ProfilePage(found, style_of(sink), request.top)
+        page = (ProfilePage if request.full else ProfileScreen)(found, style_of(sink), request.top)
         text = json_page(found.as_dict()) if request.as_json else "\n".join(page.lines())
         sink.write((text + "\n").encode())
     return finish_read(found.report, quiet=request.quiet)
