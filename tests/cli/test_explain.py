@@ -9,6 +9,7 @@ import pytest
 from rich.cells import cell_len
 
 from kafkalog.format.reference import Record, encode_batch
+from tests.builders.small_logs import compress
 from tests.cli.runner import Run, batch_of, run_child, run_on_terminal, without_styles, write_topic
 from tests.cli.test_terminal import HOSTILE
 
@@ -67,6 +68,31 @@ def test_a_byte_inside_a_batch_is_marked(run: Run, tmp_path: Path) -> None:
     (marked,) = (line for line in ended.text.splitlines() if line.startswith(">"))
     assert marked.split()[1] == "23"
     assert "last_offset_delta" in marked
+
+
+@pytest.mark.parametrize("codec", [0, 4])
+def test_the_record_of_the_asked_offset_is_marked_and_no_other(run: Run, tmp_path: Path, codec: int) -> None:
+    stored = encode_batch([Record(offset, 1000, None, b"v%d" % offset) for offset in (5, 6, 8)], codec=codec, compress=compress)
+    write_topic(tmp_path, "orders-0", stored, base_offset=5)
+    ended = run("explain", tmp_path / "orders-0", "--offset", 6)
+    title, *fields = (line.lstrip("│ ") for line in ended.text.splitlines() if line.lstrip("│ ").startswith(">"))
+    assert title == "> record 1: offset 6"
+    assert [line.split()[-1] for line in fields if " value " in line] == ['"v6"']
+    found = json.loads(run("explain", tmp_path / "orders-0", "--offset", 6, "--json").text)
+    assert found["offset"] == 6
+    compacted = run("explain", tmp_path / "orders-0", "--offset", 7)
+    assert (compacted.code, ">" in compacted.text) == (0, False)
+    assert "offset 7: no such record in this batch any more; compaction removes records" in compacted.text
+
+
+def test_the_asked_message_inside_a_compressed_set_is_marked(run: Run, logs: Path) -> None:
+    lines = run("explain", logs / "legacy-0", "--offset", 1).text.splitlines()
+    assert [line for line in lines if "│ > message" in line] == ["│ > message 0: v0, offset 1, 42 bytes"]
+
+
+def test_an_asked_record_after_the_last_one_shown_is_named_with_the_command_for_it(run: Run, tmp_path: Path) -> None:
+    path = write_topic(tmp_path, "many-0", batch_of(*[b""] * 10_100))
+    assert f"to see it: kafkalog cat {path} --start-offset 10050 --limit 1" in run("explain", path, "--offset", 10_050).text
 
 
 def test_damage_is_marked_and_reported_by_the_exit_code(run: Run, tmp_path: Path) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 import textwrap
 from collections.abc import Iterator
 
 from kafkalog.format.batch import CODEC_NAMES
 from kafkalog.tasks.explain import Explanation, Field, Part
+from kafkalog.tasks.explain.cutter import MORE
 from kafkalog.tasks.explain.tree import UNEXPLAINED
 
 from .escape import printable
@@ -37,6 +39,7 @@ class ExplanationPage:
         self.full = full
         self.width = max(style.width, NARROWEST)
         self.position_width = max(5, len(str(explanation.stop)))
+        self.record = explanation.record
 
     def blocks(self) -> Iterator[str]:
         """The page, part by part."""
@@ -44,27 +47,42 @@ class ExplanationPage:
         yield self.style.paint(printable(explanation.file), BOLD) + f": {explanation.kind}, {explanation.size} bytes\n"
         for part in explanation.parts:
             yield "\n" + "".join(line + "\n" for line in self._part(part, 0, 0))
+        if explanation.offset is not None and self.record is None:
+            yield self.style.paint(f"\n{self._no_record(explanation.offset)}\n", RED)
         if explanation.stop < explanation.size:
             rest = explanation.size - explanation.stop
             yield self.style.paint(f"\n{rest} more bytes: continue with --position {explanation.stop}\n", DIM)
 
-    def _part(self, part: Part, depth: int, level: int) -> Iterator[str]:
-        """`depth` is how many parts it is in, `level` how often its bytes were decompressed."""
+    def _no_record(self, offset: int) -> str:
+        """Why an entry whose range of offsets includes this one does not show it."""
+        if any(part.children and part.children[-1].name == MORE for part in self.explanation.all_parts()):
+            where = printable(shlex.quote(self.explanation.file))
+            return f"offset {offset}: not among the records that are shown; to see it: kafkalog cat {where} --start-offset {offset} --limit 1"
+        if self.explanation.problems:
+            return f"offset {offset}: not among the records that can be read"
+        return f"offset {offset}: no such record in this batch any more; compaction removes records and keeps the batch's offsets"
+
+    def _part(self, part: Part, depth: int, level: int, *, asked: bool = False) -> Iterator[str]:
+        """`depth` is how many parts it is in, `level` how often its bytes were decompressed; `asked`: of the record to mark."""
         gutter = GUTTER * level
+        asked = asked or (self.record is not None and part is self.record)
         title = printable(f"{part.name}: {part.note}" if part.note else part.name)
-        yield gutter + INDENT * depth + self.style.paint(title, BOLD)
+        yield gutter + self._front(depth, marked=part is self.record) + self.style.paint(title, BOLD)
         for line, code in self._problem(part.problem, self.width - width_of(gutter + INDENT * depth)):
             yield gutter + INDENT * depth + self.style.paint(line, code)
         for child in part.children:
             if isinstance(child, Part):
-                yield from self._part(child, depth + 1, level)
+                yield from self._part(child, depth + 1, level, asked=asked)
             else:
-                yield from self._field(child, level)
+                yield from self._field(child, level, asked=asked)
 
-    def _field(self, field: Field, level: int) -> Iterator[str]:
+    def _front(self, depth: int, *, marked: bool) -> str:
+        return f"{MARK}{(INDENT * max(depth, 1))[len(MARK) :]}" if marked else INDENT * depth
+
+    def _field(self, field: Field, level: int, *, asked: bool) -> Iterator[str]:
         left, right = self._hex_lines(field), list(self._facts(field, self._room(level)))
         for number in range(max(len(left), len(right))):
-            mark = MARK if number == 0 and self._has_focus(field, level) else " "
+            mark = MARK if number == 0 and (asked or self._has_focus(field, level)) else " "
             front = f"{GUTTER * level}{mark}{left[number] if number < len(left) else ''}"
             text, code = right[number] if number < len(right) else ("", "")
             yield f"{front:<{self.width - self._room(level)}}{self.style.paint(text, code)}".rstrip()

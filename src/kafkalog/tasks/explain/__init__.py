@@ -106,7 +106,7 @@ def _explain_log(store: Store, place: str, offset: int | None, position: int | N
         for entry_start, entry_stop in islice(iter_spans(source, start, limits), count):
             parts += _explain_span(source, entry_start, entry_stop, limits)
         stop = parts[-1].stop if parts else start
-        return Explanation(place, "log", source.size, start, stop, tuple(parts), position)
+        return Explanation(place, "log", source.size, start, stop, tuple(parts), position, offset)
 
 
 def _explain_span(source: ByteSource, start: int, stop: int, limits: Limits) -> list[Part]:

@@ -71,7 +71,8 @@ def _cut_record(cut: Cutter, number: int, header: Values) -> bool:
         record.note(_timestamp_note(header, delta))
         delta = record.varint("offset_delta")
         record.note(*_offset_remarks(header, delta))
-        record.part_note = f"offset {header['base_offset'] + delta}"
+        record.part_offset = header["base_offset"] + delta
+        record.part_note = f"offset {record.part_offset}"
         _cut_key_and_value(record, bool(header["attributes"] & batch.CONTROL))
         _cut_headers(record)
         if record.left:

@@ -53,6 +53,7 @@ class Cutter:
         self.children: list[Field | Part] = []
         self.part_note = ""
         self.part_problem = ""
+        self.part_offset: int | None = None
         self.parts_left = [MOST_PARTS] if parts_left is None else parts_left  # shared with the parts of parts
 
     @property
@@ -147,7 +148,9 @@ class Cutter:
         start, self.position = self.position, inner.stop
         size = inner.stop - start
         children = tuple(inner.children)
-        self.children.append(Part(name, self.origin + start, size, children, inner.part_note, inner.part_problem))
+        self.children.append(
+            Part(name, self.origin + start, size, children, inner.part_note, inner.part_problem, inner.part_offset)
+        )
 
 
 def cut_whole(name: str, data: bytes, cut: Callable[[Cutter], None], origin: int = 0) -> Part:

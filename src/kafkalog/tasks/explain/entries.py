@@ -189,7 +189,10 @@ def _cut_message(cut: Cutter, magic: int, decompress: Transform, wrapper: _Wrapp
         else:
             cut.note(MESSAGE_NOTES[name](values), frame.problem if name == "message_size" else "")
             cut.note(_time_note(name, wrapper, magic))
-    cut.part_note = f"v{magic}, offset {values['offset'] + (wrapper.shift if wrapper else 0)}, {cut.stop - start} bytes"
+    offset = values["offset"] + (wrapper.shift if wrapper else 0)
+    cut.part_note = f"v{magic}, offset {offset}, {cut.stop - start} bytes"
+    if not values["attributes"] & batch.CODEC_MASK:
+        cut.part_offset = offset  # a compressed message is not a record: it holds some
     cut.shortage = "record-structure"
     _cut_message_content(cut, values, decompress, wrapper)
 

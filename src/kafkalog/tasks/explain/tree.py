@@ -6,7 +6,7 @@ same holds again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -71,6 +71,7 @@ class Part:
     children: tuple[Field | Part, ...]
     note: str = ""
     problem: str = ""
+    offset: int | None = None  # of a record
 
     def __repr__(self) -> str:
         children = plural(len(self.children), "child", "children")
@@ -93,6 +94,7 @@ class Part:
             "part": self.name,
             "position": self.position,
             "size": self.size,
+            **({"offset": self.offset} if self.offset is not None else {}),
             "note": self.note,
             "problem": self.problem,
             "children": [child.as_dict() for child in self.children],
@@ -109,7 +111,10 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Explanation:
-    """The bytes from `start` to before `stop` of a file, explained. `focus` is the byte that was asked for, None without one."""
+    """The bytes from `start` to before `stop` of a file, explained.
+
+    `focus` is the byte that was asked for, `offset` the record; None where none was.
+    """
 
     file: str
     kind: str  # log, index, timeindex, txnindex, snapshot, or the name of a named file
@@ -118,6 +123,7 @@ class Explanation:
     stop: int
     parts: tuple[Part, ...]
     focus: int | None = None
+    offset: int | None = None
 
     def __repr__(self) -> str:
         bytes_text = f"{_span(self.start, self.stop)} of {self.size}"
@@ -129,6 +135,17 @@ class Explanation:
         """Everything that is wrong, in the order of the bytes."""
         return [found for part in self.parts for found in _problems(part, "", part.position, inside=False)]
 
+    @property
+    def record(self) -> Part | None:
+        """The record that was asked for; None if none was, or its batch does not hold it (any more)."""
+        if self.offset is None:
+            return None
+        return next((part for part in self.all_parts() if part.offset == self.offset), None)
+
+    def all_parts(self) -> Iterator[Part]:
+        """The parts and the parts in them, also those of decompressed content."""
+        return _all_parts(self.parts)
+
     def as_dict(self) -> dict[str, Any]:
         """The explanation as plain values, for JSON."""
         return {
@@ -137,9 +154,19 @@ class Explanation:
             "size": self.size,
             "start": self.start,
             "stop": self.stop,
+            **({"offset": self.offset} if self.offset is not None else {}),
             "parts": [part.as_dict() for part in self.parts],
             "problems": [found._asdict() for found in self.problems],
         }
+
+
+def _all_parts(found: Iterable[Field | Part]) -> Iterator[Part]:
+    for each in found:
+        if isinstance(each, Part):
+            yield each
+            yield from _all_parts(each.children)
+        elif each.content is not None:
+            yield from _all_parts([each.content])
 
 
 def _span(start: int, stop: int) -> str:
