@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from rich.cells import cell_len
 
 from kafkalog.cli.commands import cat as command
 from kafkalog.cli.render.cells import JSON_ENCODINGS
@@ -24,7 +25,7 @@ from kafkalog.cli.render.escape import json_string
 from kafkalog.format.reference import Record, encode_batch
 from kafkalog.tasks.cat import decoding, matching
 from tests.builders.small_logs import made_batch, made_records, marker, transactional_batch, write_segment
-from tests.cli.runner import COMMAND, Run, batch_of, run_on_terminal, write_topic
+from tests.cli.runner import COMMAND, Run, batch_of, run_on_terminal, without_styles, write_topic
 
 HERE = Path(__file__).resolve()
 NAMES = ["topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers"]
@@ -93,7 +94,7 @@ def test_json_lines_are_what_python_would_write_in_every_mode_of_the_kernels(mod
 
 
 def test_the_help_names_what_the_task_knows() -> None:
-    assert (*decoding.DECODERS, "avro") == command.DECODERS
+    assert (command.AUTO, command.NONE, *decoding.DECODERS, "avro") == command.DECODERS
     assert command.PATTERNS == matching.PATTERNS
 
 
@@ -161,7 +162,8 @@ def test_the_tail_is_the_end_of_the_whole(run: Run, tmp_path: Path, count: int) 
     write_segment(tmp_path / "dense-0", 0, *(made_batch(base) for base in range(0, 100, 10)))
     for topic in ("sparse", "dense"):
         whole = offsets(run, tmp_path, "--topic", topic)
-        assert offsets(run, tmp_path, "--topic", topic, "--tail", count) == whole[len(whole) - min(count, len(whole)) :]
+        for option in ("--tail", "--tail-each"):
+            assert offsets(run, tmp_path, "--topic", topic, option, count) == whole[len(whole) - min(count, len(whole)) :]
     both = offsets(run, tmp_path, "--tail", count)
     assert len(both) == min(count, 100) + min(count, 60)
 
@@ -189,6 +191,134 @@ def test_the_tail_of_a_large_log_reads_its_end_only(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(LocalFile, "read_into", counted)
     assert offsets(run, tmp_path, "--tail", 5) == list(range(99_995, 100_000))
     assert sum(taken) < path.stat().st_size // 10
+
+
+def places(run: Run, *arguments: object) -> list[tuple[int, int]]:
+    ended = run("cat", *arguments, "--format", "json")
+    assert ended.code == 0, ended.errors
+    return [(line["partition"], line["offset"]) for line in lines(ended.text)]
+
+
+def test_the_tail_of_a_topic_is_the_newest_of_all_its_partitions_by_time(run: Run, tmp_path: Path) -> None:
+    """The event at offset 2 of partition 1 arrived late: it counts as of the time of the one before it."""
+    for number, times in enumerate(([10, 20, 50, 60], [30, 40, 5], [1, 2])):
+        batch = encode_batch([Record(offset, time, None, b"v") for offset, time in enumerate(times)])
+        write_topic(tmp_path, f"orders-{number}", batch)
+    assert places(run, tmp_path, "--tail", 4) == [(1, 1), (1, 2), (0, 2), (0, 3)]
+    assert places(run, tmp_path, "--tail", 2) == [(0, 2), (0, 3)]
+    assert places(run, tmp_path, "--tail", 100)[:4] == [(2, 0), (2, 1), (0, 0), (0, 1)]
+    assert places(run, tmp_path, "--tail", 2, "--partition", 1) == [(1, 1), (1, 2)]
+    assert places(run, tmp_path, "--tail-each", 1) == [(0, 3), (1, 2), (2, 1)]
+    assert "give one of them" in run("cat", tmp_path, "--tail", 1, "--tail-each", 1).errors
+
+
+def test_a_long_tail_comes_partition_by_partition_with_the_same_records(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        batch = encode_batch([Record(offset, 10 * offset + number, None, b"v") for offset in range(10)])
+        write_topic(tmp_path, f"orders-{number}", batch)
+    by_time = places(run, tmp_path, "--tail", 10)
+    assert by_time == [(number, offset) for offset in range(10) for number in range(3)][-10:]
+    for name in ("ORDERED_RECORDS", "ORDERED_BYTES"):
+        with monkeypatch.context() as patched:
+            patched.setattr(f"kafkalog.tasks.cat.{name}", 5)
+            assert places(run, tmp_path, "--tail", 10) == sorted(by_time)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--grep", "value-1"), "11 of 20 records matched"),
+        (("--key", "nobody"), "0 of 20 records matched"),
+        (("--key", "nobody", "--tail", 5), "0 of the last 5 records matched"),
+        (("--start-offset", 100), "no records between these offsets and times"),
+        (("--start-time", "2039-01-01T00:00:00Z"), "no records between these offsets and times"),
+        (("--tail", 5), ""),
+        (("--key", "nobody", "--quiet"), ""),
+    ],
+)
+def test_a_filter_says_how_many_records_matched(run: Run, tmp_path: Path, arguments: tuple[object, ...], says: str) -> None:
+    write_segment(tmp_path / "orders-0", 0, made_batch(0), made_batch(10))
+    assert run("cat", tmp_path, *arguments).errors == (f"kafkalog: {says}\n" if says else "")
+
+
+PRETTY = """\
+orders-0 offset 0  1970-01-01T00:00:01.000Z
+  key k
+  header k "\\x1b[2J"
+  {
+    "a": 1.10,
+    "b": [
+      true,
+      {}
+    ],
+    "c": "\\u202e\\"x"
+  }
+
+orders-0 offset 1  1970-01-01T00:00:01.001Z
+  key null
+  {broken
+  second line \\x1b
+
+orders-0 offset 2  1970-01-01T00:00:01.002Z
+  key null
+  null
+
+"""
+
+
+def test_pretty_shows_json_indented_and_the_rest_as_text(run: Run, tmp_path: Path) -> None:
+    json_value = '{"a":1.10,"b":[true, {}],"c":"\u202e\\"x"}'.encode()
+    records = [
+        Record(0, 1000, b"k", json_value, ((b"k", b'"\x1b[2J"'),)),
+        Record(1, 1001, None, b"{broken\nsecond line \x1b"),
+        Record(2, 1002, None, None),
+    ]
+    write_topic(tmp_path, "orders-0", encode_batch(records))
+    ended = run("cat", tmp_path, "--pretty", "--headers")
+    assert (ended.code, ended.text, ended.errors) == (0, PRETTY, "")
+    assert "pipe them into jq" in run("cat", tmp_path, "--pretty", "--json").errors
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_pretty_fits_a_terminal_and_has_colours_there(tmp_path: Path, columns: int) -> None:
+    value = json.dumps(
+        {"k" * 50: ["日本語" * 40, 1, None], "deep": {"deeper": {"deepest": "x" * 300}}}, ensure_ascii=False
+    ).encode()
+    write_topic(tmp_path, "orders-0", batch_of(value, b"plain " * 40, key=b"\x1b]0;owned\x07" * 20))
+    shown = run_on_terminal("cat", tmp_path, "--pretty", columns=columns).text
+    assert "\x1b[32m" in shown
+    plain = without_styles(shown)
+    assert max(map(cell_len, plain.split("\n"))) <= columns
+    assert all(line.isprintable() for line in plain.split("\n"))
+    assert "".join(plain.split()).count("日本語" * 40) == 1
+
+
+def test_internal_topics_are_decoded_for_people_and_not_in_a_pipe(run: Run, tmp_path: Path) -> None:
+    key = bytes.fromhex("0001 0005 67726f7570 0005 746f706963 00000003")
+    value = bytes.fromhex("0003 0000000000000007 ffffffff 0000 0000000000000001")
+    batch = encode_batch([Record(0, 1000, key, value), Record(1, 1000, b"?", b"?")])
+    write_topic(tmp_path, "__consumer_offsets-0", batch)
+    write_topic(tmp_path, "orders-0", batch_of(b"plain"))
+    on_terminal = run_on_terminal("cat", tmp_path, columns=240).text
+    assert '{"type":1,"data":{"group":"group","topic":"topic","partition":3}}' in on_terminal
+    assert "__consumer_offsets decoded; --decode none shows the stored bytes" in on_terminal
+    assert "could not decode 1 record; shown as stored" in on_terminal
+    assert "plain" in on_terminal
+    piped = run("cat", tmp_path)
+    assert ("type" in piped.text, piped.errors) == (False, "")
+    assert '"group": "group"' not in run_on_terminal("cat", tmp_path, "--pretty", "--decode", "none").text
+    asked = run("cat", tmp_path, "--decode", "auto", "--json", "--topic", "__consumer_offsets", "--limit", 1)
+    assert json.loads(asked.text)["value"]["data"]["offset"] == 7
+    assert run("cat", tmp_path, "--pretty").text.count('"offset": 7,') == 1
+
+
+def test_a_narrow_terminal_leaves_out_the_topic_and_not_the_value(tmp_path: Path) -> None:
+    write_topic(tmp_path, "a-topic-with-a-long-name-0", batch_of(b"the value " * 9, key=b"key" * 9))
+    heading, *_, note = run_on_terminal("cat", tmp_path, columns=80).text.splitlines()
+    assert without_styles(heading).split() == ["partition", "offset", "timestamp", "key", "value"]
+    assert note == "kafkalog: no room on this terminal for topic; see everything with --pretty or --format json"
 
 
 def test_follow_shows_new_records(tmp_path: Path) -> None:

@@ -184,6 +184,10 @@ def committed_offset() -> bytes:
     return encode_batch([Record(0, FIRST_TIME, key, value)])
 
 
+# What a search says at its end; the logs here need not have what an example looks for.
+MATCHED = re.compile(r"kafkalog: (\d+ of \d+ records? matched|no records between these offsets and times)\n")
+
+
 def commands_in(example: str) -> list[list[str]]:
     """The arguments of each command of a pipe, with paths that exist here."""
     for path, there in sorted(PATHS.items(), key=lambda pair: -len(pair[0])):
@@ -209,7 +213,7 @@ def test_an_example_does_what_it_says(
         return
     if len(commands) == 1:
         ended = run(*commands[0])
-        assert (ended.code, ended.errors) == (0, ""), ended
+        assert (ended.code, MATCHED.sub("", ended.errors)) == (0, ""), ended
         return
     content = b""
     for words in commands:

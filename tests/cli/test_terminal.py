@@ -52,7 +52,7 @@ def test_cat_recommends_only_options_that_it_has(tmp_path: Path) -> None:
         note = " ".join(ended.text.split())
         assert "no room on this terminal for" in note
         assert "--columns" not in note
-        assert "make it wider, or see everything with --format json" in note
+        assert "see everything with --pretty or --format json" in note
 
 
 @pytest.mark.parametrize("name", ["json", "csv"])

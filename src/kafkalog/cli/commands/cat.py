@@ -20,7 +20,10 @@ from .shared_options import (
 from .values import Number
 
 # Written out here because the tasks need Arrow, which no help text should load; a test compares them.
+AUTO, NONE = "auto", "none"
 DECODERS = (
+    AUTO,
+    NONE,
     "consumer-offsets",
     "transaction-state",
     "cluster-metadata",
@@ -32,7 +35,11 @@ DECODERS = (
 PATTERNS = ("text", "hex", "regex")
 
 NOTES = """
---decode shows keys and values as JSON. What cannot be decoded is shown as it is and counted at the end.
+--decode shows keys and values as JSON. What cannot be decoded is shown as it is and counted at the end. The default is auto for
+text on a terminal and for --pretty, otherwise none.
+
+The records of a topic have an order within each partition only. --tail compares timestamps; a record counts as no older than
+those before it in its partition. With --key and --grep it is the last N that are searched.
 """
 TERMS = {
     "Formats": {
@@ -48,7 +55,7 @@ TERMS = {
     }
 }
 EXAMPLES = (
-    "kafkalog cat /var/lib/kafka/data --topic orders --tail 10",
+    "kafkalog cat /var/lib/kafka/data --topic orders --tail 10 --pretty",
     "kafkalog cat orders-0 --grep failed --start-time 2026-01-31T00:00:00Z --json",
     "kafkalog cat orders-0 --key 'user-[0-9]+' --pattern regex --follow",
 )
@@ -60,6 +67,7 @@ class CatRequest:
 
     path: str
     tail: int | None
+    tail_each: int | None
     follow: bool
     key: str | None
     grep: str | None
@@ -68,6 +76,7 @@ class CatRequest:
     schema: str | None
     registry_prefix: bool
     headers: bool
+    pretty: bool
     choices: ReadChoices
     rows: RowOptions
 
@@ -80,7 +89,8 @@ class CatRequest:
     examples=EXAMPLES,
 )
 @path_argument
-@click.option("--tail", type=Number(0), metavar="N", help="Only the last N records of each partition.")
+@click.option("--tail", type=Number(0), metavar="N", help="Only the last N records of each topic, by time.")
+@click.option("--tail-each", type=Number(0), metavar="N", help="Only the last N records of each partition.")
 @click.option("--follow", "-f", is_flag=True, help="Keep printing what a running broker appends, until Ctrl-C.")
 @click.option("--key", metavar="PATTERN", help="Only records with this key; with --pattern regex, keys that contain a match.")
 @click.option("--grep", metavar="PATTERN", help="Only records whose value contains this; with --tail, among the last N.")
@@ -91,11 +101,12 @@ class CatRequest:
     "--decode",
     type=click.Choice(DECODERS),
     metavar="KIND",
-    help=f"Decode keys and values and show them as JSON; KIND is one of {', '.join(DECODERS)}.",
+    help=f"Decode keys and values and show them as JSON; KIND is one of {', '.join(DECODERS)}. auto: Kafka's internal topics.",
 )
 @click.option("--schema", type=click.Path(), metavar="FILE", help="With --decode avro: the schema that values were written with.")
 @registry_prefix_option
 @click.option("--headers", is_flag=True, help="Show headers in text and csv too; the other formats always have them.")
+@click.option("--pretty", is_flag=True, help="Text with one record below the other, and JSON values indented.")
 @read_options
 @row_options
 @requested(CatRequest)

@@ -57,7 +57,8 @@ class ExplanationPage:
         """Why an entry whose range of offsets includes this one does not show it."""
         if any(part.children and part.children[-1].name == MORE for part in self.explanation.all_parts()):
             where = printable(shlex.quote(self.explanation.file))
-            return f"offset {offset}: not among the records that are shown; to see it: kafkalog cat {where} --start-offset {offset} --limit 1"
+            command = f"kafkalog cat {where} --start-offset {offset} --limit 1"
+            return f"offset {offset}: not among the records that are shown; to see it: {command}"
         if self.explanation.problems:
             return f"offset {offset}: not among the records that can be read"
         return f"offset {offset}: no such record in this batch any more; compaction removes records and keeps the batch's offsets"

@@ -7,6 +7,7 @@ columns for which there is still no room are left out and named at the end.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 import pyarrow as pa
 from rich.console import Console
@@ -23,9 +24,9 @@ NARROWEST_FILE = 28
 
 
 class TextWriter:
-    """Text columns, right-aligned where they are numbers."""
+    """Text columns, right-aligned where they are numbers; without room for all, `least` are left out first, in this order."""
 
-    def __init__(self, sink: Sink, schema: pa.Schema, encoding: str) -> None:
+    def __init__(self, sink: Sink, schema: pa.Schema, encoding: str, *, least: Sequence[str] = ()) -> None:
         self.sink = sink
         self.schema = schema
         self.encoding = encoding
@@ -38,6 +39,7 @@ class TextWriter:
         self.widths: list[int] = []
         self.shown = list(range(len(schema)))
         self.left_out: list[str] = []
+        self.least = least
 
     def write(self, batch: pa.RecordBatch) -> None:
         longest = 4 * self.room if self.terminal else None
@@ -72,8 +74,14 @@ class TextWriter:
         if self.terminal is None:
             return
         while first and len(self.shown) > 1 and self._total([self._narrowest(at) for at in self.shown]) > self.room:
-            self.left_out.insert(0, self.names[self.shown.pop()])
+            self._leave_one_out()
         self._shrink()
+
+    def _leave_one_out(self) -> None:
+        names = [self.names[at] for at in self.shown]
+        name = next((name for name in self.least if name in names), names[-1])
+        self.left_out.append(self.names[self.shown.pop(names.index(name))])
+        self.left_out.sort(key=self.names.index)
 
     def _total(self, widths: list[int]) -> int:
         return sum(widths) + len(GAP) * (len(widths) - 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import pyarrow as pa
@@ -39,10 +39,12 @@ class Writer(Protocol):
         ...
 
 
-def open_writer(name: str, sink: Sink, schema: pa.Schema, encoding: str, *, csv_safe: bool = False) -> Writer:
-    """A writer of the format of that name."""
+def open_writer(
+    name: str, sink: Sink, schema: pa.Schema, encoding: str, *, csv_safe: bool = False, least: Sequence[str] = ()
+) -> Writer:
+    """A writer of the format of that name; where text does not fit a terminal, the `least` columns go first."""
     if name == "text":
-        return TextWriter(sink, schema, encoding)
+        return TextWriter(sink, schema, encoding, least=least)
     if name == "json":
         return JsonWriter(sink, schema, encoding)
     if name == "csv":

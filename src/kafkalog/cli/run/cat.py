@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -14,13 +14,13 @@ from kafkalog.errors import StorageError, UsageError
 from kafkalog.format.quantities import plural
 from kafkalog.log.reading import DEFAULT_THREADS
 from kafkalog.tables.schemas import find_table
-from kafkalog.tasks.cat import Cat, Match, make_payload_decoder
-from kafkalog.tasks.cat.decoding import PayloadDecoder
+from kafkalog.tasks.cat import Cat, Match, Tail, make_payload_decoder
+from kafkalog.tasks.cat.decoding import PayloadDecoder, internal_topic_decoders
 
-from ..commands.cat import CatRequest
+from ..commands.cat import AUTO, NONE, CatRequest
 from ..commands.shared_options import ReadChoices
 from ..failure import warn
-from ..render import record_lines
+from ..render import record_lines, record_pages
 from ..render.cells import TEXT_ENCODINGS
 from ..render.target import STDOUT, Sink
 from ..render.text import TextWriter
@@ -30,36 +30,67 @@ from .rows import Output, write_batches
 COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
 # Text omits the type of timestamps, and headers unless --headers is given.
 TEXT_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value")
+# People look for values: where there is no room, these columns are left out first.
+LEAST = ("topic", "timestamp", "partition", "headers")
 
 
 def write_records(request: CatRequest) -> int:
     """Write the requested records; the exit code."""
     _check(request)
-    output = Output(request.rows, request.choices["on_damage"], has_columns=False)
+    output = Output(request.rows, request.choices["on_damage"], all_shown_by="--pretty or --format json")
     output.check()
     match = Match(request.key, request.grep, request.pattern)
-    decoder = _decoder(request)
     logs = kafkalog.open(request.path)
     partitions = logs.choose(request.choices["topics"], request.choices["partitions"])
+    decoders = _decoders(request, {found.topic for found in partitions})
     cat = Cat(
         logs,
         _columns(request),
-        tail=request.tail,
+        tail=_tail(request),
         follow=request.follow,
         match=match,
-        decoder=decoder,
+        decoders=decoders,
         **_choices(request),
     )
-    size = sum(found.size for found in partitions) if request.tail is None else 0
+    size = sum(found.size for found in partitions) if cat.tail is None else 0
     with closing(cat.batches()) as batches:
-        code = write_batches(output, batches, lambda sink: _open_writer(request, sink), cat.report, size, follow=request.follow)
-    if cat.undecoded and not request.rows.quiet:
-        warn(f"could not decode {plural(cat.undecoded, 'record')} as {request.decode}; shown as stored")
+        code = write_batches(
+            output, batches, lambda sink: _open_writer(request, sink, cat), cat.report, size, follow=request.follow
+        )
+    if not request.rows.quiet:
+        for line in _remarks(request, cat):
+            warn(line)
     return code
 
 
+def _remarks(request: CatRequest, cat: Cat) -> Iterator[str]:
+    """What the records themselves do not show."""
+    if isinstance(cat.decoders, Mapping) and request.decode is None:
+        yield f"{' and '.join(sorted(cat.decoders))} decoded; --decode none shows the stored bytes"
+    if cat.undecoded:
+        kind = f" as {request.decode}" if request.decode not in (None, AUTO) else ""
+        yield f"could not decode {plural(cat.undecoded, 'record')}{kind}; shown as stored"
+    if cat.is_complete and cat.match is not None and cat.seen:
+        yield f"{cat.matched} of {'the last ' if cat.tail else ''}{plural(cat.seen, 'record')} matched"
+    elif cat.is_complete and not cat.seen and (cat.tail is None or cat.tail.count):
+        bounds = (request.choices["start_offset"], request.choices["stop_offset"])
+        times = (request.choices["start_time"], request.choices["stop_time"])
+        is_bounded = any(bound is not None for bound in (*bounds, *times))
+        yield "no records between these offsets and times" if is_bounded else "no records"
+
+
+def _tail(request: CatRequest) -> Tail | None:
+    if request.tail is not None:
+        return Tail(request.tail)
+    return None if request.tail_each is None else Tail(request.tail_each, each_partition=True)
+
+
 def _check(request: CatRequest) -> None:
-    if request.decode is not None and request.rows.format in BINARY_FORMATS:
+    if request.tail is not None and request.tail_each is not None:
+        raise UsageError("--tail counts records of a topic, --tail-each of each partition: give one of them")
+    if request.pretty and request.rows.format != "text":
+        raise UsageError(f"--pretty is for text, not for --format {request.rows.format}; indented JSON lines: pipe them into jq")
+    if request.decode not in (None, NONE) and request.rows.format in BINARY_FORMATS:
         raise UsageError(
             f"--decode produces text, and --format {request.rows.format} has keys and values as bytes: use json, csv or text"
         )
@@ -73,6 +104,8 @@ def _columns(request: CatRequest) -> tuple[str, ...]:
     """The columns to read."""
     if request.rows.format == "json":
         return record_lines.COLUMNS
+    if request.pretty:
+        return (*record_pages.COLUMNS, "headers") if request.headers else record_pages.COLUMNS
     if request.rows.format in BINARY_FORMATS:
         return COLUMNS
     shown = TEXT_COLUMNS if request.rows.format == "text" else COLUMNS[:-1]
@@ -86,12 +119,20 @@ def _choices(request: CatRequest) -> ReadChoices:
     return {**request.choices, "threads": max(1, min(len(os.sched_getaffinity(0)), DEFAULT_THREADS) // 2)}
 
 
-def _decoder(request: CatRequest) -> PayloadDecoder | None:
-    if request.decode is None:
+def _decoders(request: CatRequest, topics: set[str]) -> PayloadDecoder | Mapping[str, PayloadDecoder] | None:
+    """One for all, or by topic; None if nothing is to be decoded."""
+    kind = request.decode or (AUTO if _is_for_people(request) else NONE)
+    if kind in (AUTO, NONE):
         if request.schema is not None or request.registry_prefix:
             raise UsageError("--schema and --registry-prefix need --decode avro")
-        return None
+        return (internal_topic_decoders(topics) or None) if kind == AUTO else None
+    assert request.decode is not None
     return make_payload_decoder(request.decode, schema=_schema_text(request.schema), registry_prefix=request.registry_prefix)
+
+
+def _is_for_people(request: CatRequest) -> bool:
+    on_terminal = request.rows.output == STDOUT and Sink(1, STDOUT).isatty()
+    return request.rows.format == "text" and (request.pretty or on_terminal)
 
 
 def _schema_text(file: str | None) -> str | None:
@@ -105,12 +146,14 @@ def _schema_text(file: str | None) -> str | None:
         raise StorageError(f"{file}: cannot read: {error.strerror}", file=file) from error
 
 
-def _open_writer(request: CatRequest, sink: Sink) -> Writer:
+def _open_writer(request: CatRequest, sink: Sink, cat: Cat) -> Writer:
+    if request.pretty:
+        return record_pages.RecordPageWriter(sink, request.rows.encoding)
     if request.rows.format == "json":
         return record_lines.RecordLineWriter(sink, request.rows.encoding)
     schema = find_table("records").schema(_columns(request))
-    if request.decode is None:
-        return open_writer(request.rows.format, sink, schema, request.rows.encoding, csv_safe=request.rows.csv_safe)
+    if cat.decoders is None:
+        return open_writer(request.rows.format, sink, schema, request.rows.encoding, csv_safe=request.rows.csv_safe, least=LEAST)
     return _DecodedWriter(request, sink, schema)
 
 
@@ -121,7 +164,9 @@ class _DecodedWriter:
         self.encode = TEXT_ENCODINGS[request.rows.encoding]
         fields = [pa.field(field.name, pa.string()) if field.name in ("key", "value") else field for field in schema]
         self.schema = pa.schema(fields)
-        self.writer = open_writer(request.rows.format, sink, self.schema, request.rows.encoding, csv_safe=request.rows.csv_safe)
+        self.writer = open_writer(
+            request.rows.format, sink, self.schema, request.rows.encoding, csv_safe=request.rows.csv_safe, least=LEAST
+        )
 
     @property
     def left_out(self) -> Sequence[str]:

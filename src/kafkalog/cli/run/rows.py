@@ -25,7 +25,7 @@ class Output:
 
     rows: RowOptions
     on_damage: str
-    has_columns: bool = True  # whether the command has an option to choose them
+    all_shown_by: str = "--format json, or choose with --columns"  # the options for what does not fit a terminal
     skips_io_errors: bool = True  # whether that option has a meaning for what is read
 
     def check(self) -> None:
@@ -133,5 +133,4 @@ def limited(batches: Iterator[pa.RecordBatch], limit: int | None) -> Iterator[pa
 def _report_left_out(output: Output, writer: Writer) -> None:
     left_out = getattr(writer, "left_out", ())  # only text has to fit
     if left_out and not output.rows.quiet:
-        choose = "choose with --columns, or" if output.has_columns else "make it wider, or"
-        warn(f"no room on this terminal for {', '.join(left_out)}; {choose} see everything with --format json")
+        warn(f"no room on this terminal for {', '.join(left_out)}; see everything with {output.all_shown_by}")

@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from kafkalog.errors import Limits
 from kafkalog.log.partition import Partition
 from kafkalog.log.report import ReadReport
-from kafkalog.log.segments import end_offset
-from kafkalog.log.swap_segments import with_finished_segments
 from kafkalog.tables.logs import Logs
 from kafkalog.tables.schemas import find_table
 
 from .decoding import DECODED_FIELDS, PayloadDecoder, make_payload_decoder
 from .matching import Match
+from .tail import Ending, Tail, tail_offset, tails, time_order
 
-__all__ = ["Cat", "Match", "make_payload_decoder"]
+__all__ = ["Cat", "Match", "Tail", "make_payload_decoder", "tail_offset"]
 
-FIRST_SPAN = 64
-WIDEN = 8  # compaction, aborted transactions and time ranges leave fewer records than offsets
+# So many of the last records of a topic are put in the order of their times; they wait in memory until all have been read.
+ORDERED_RECORDS = 10_000
+ORDERED_BYTES = 64 << 20
 
 
 class Cat:
     """Records of logs. `choices` are those of `Logs.read`, by the same names.
 
-    `tail` asks for the last so many of each partition, of which `match` may leave some out. With `follow` it does not end.
-    A `decoder` adds the columns `key_json` and `value_json`: null where there is nothing to decode, or it does not decode.
-    `undecoded` counts the latter.
+    `tail` asks for the last so many, of which `match` may leave some out. With `follow` it does not end.
+    `decoders` (by topic, or one for all) add the columns `key_json` and `value_json`: null where there is nothing to decode, or
+    where that fails. `undecoded` counts the latter, `seen` and `matched` the records; `is_complete` once all have been read.
     """
 
     def __init__(
@@ -39,10 +36,10 @@ class Cat:
         logs: Logs,
         columns: Sequence[str],
         *,
-        tail: int | None = None,
+        tail: Tail | None = None,
         follow: bool = False,
         match: Match | None = None,
-        decoder: PayloadDecoder | None = None,
+        decoders: PayloadDecoder | Mapping[str, PayloadDecoder] | None = None,
         report: ReadReport | None = None,
         **choices: Any,
     ) -> None:
@@ -51,37 +48,79 @@ class Cat:
         self.tail = tail
         self.follow = follow
         self.match = match if match is not None and match.is_needed else None
-        self.decoder = decoder
+        self.decoders = decoders
         self.report = report if report is not None else ReadReport()
         self.choices = choices
-        self.undecoded = 0
+        self.undecoded = self.seen = self.matched = 0
+        self.is_complete = False
         schema = find_table("records").schema(self.columns)
-        self.schema = schema if decoder is None else pa.schema([*schema, *DECODED_FIELDS])
+        self.schema = schema if decoders is None else pa.schema([*schema, *DECODED_FIELDS])
 
     def batches(self) -> Generator[pa.RecordBatch, None, None]:
         """The records; each batch is of one partition."""
         for batch in self._read():
+            self.seen += batch.num_rows
             found = batch if self.match is None else self.match.only(batch)
+            self.matched += found.num_rows
             if found.num_rows:
-                yield found if self.decoder is None else self._decoded(found, self.decoder)
+                yield found if self.decoders is None else self._decoded(found, self.decoders)
+        self.is_complete = True
 
-    def _decoded(self, batch: pa.RecordBatch, decoder: PayloadDecoder) -> pa.RecordBatch:
-        keys, values, failed = decoder(batch.column("key"), batch.column("value"))
-        self.undecoded += failed
-        return pa.RecordBatch.from_arrays([*batch.columns, keys, values], schema=self.schema)
+    def _decoded(self, batch: pa.RecordBatch, decoders: PayloadDecoder | Mapping[str, PayloadDecoder]) -> pa.RecordBatch:
+        decoder = decoders.get(batch.column("topic")[0].as_py()) if isinstance(decoders, Mapping) else decoders
+        if decoder is None:
+            texts = [pa.nulls(batch.num_rows, field.type) for field in DECODED_FIELDS]
+        else:
+            *texts, failed = decoder(batch.column("key"), batch.column("value"))
+            self.undecoded += failed
+        return pa.RecordBatch.from_arrays([*batch.columns, *texts], schema=self.schema)
 
     def _read(self) -> Iterator[pa.RecordBatch]:
-        if self.follow:
-            return self.logs.follow(self.columns, **self.choices, report=self.report, start_offsets=self._start_offsets())
         if self.tail is None:
-            return iter(self.logs.read("records", self.columns, **self.choices, report=self.report))
-        return self._read_tails()
+            return (
+                self._follow({})
+                if self.follow
+                else iter(self.logs.read("records", self.columns, **self.choices, report=self.report))
+            )
+        endings = tails(self.logs.path, self._chosen(), self.tail, self._alike())
+        if self.follow:
+            return self._follow({ending.partition.folder: ending.start for ending in endings})
+        return self._read_tails(endings, by_time=not self.tail.each_partition)
 
-    def _read_tails(self) -> Iterator[pa.RecordBatch]:
-        start_offsets = self._start_offsets()
-        for partition in self._chosen():
-            choices = {**self._alike(), "start_offset": start_offsets[partition.folder]}
-            yield from Logs(self.logs.path, [partition]).read("records", self.columns, **choices, report=self.report)
+    def _follow(self, start_offsets: dict[str, int]) -> Iterator[pa.RecordBatch]:
+        return self.logs.follow(self.columns, **self.choices, report=self.report, start_offsets=start_offsets)
+
+    def _read_tails(self, endings: list[Ending], *, by_time: bool) -> Iterator[pa.RecordBatch]:
+        topic: list[Ending] = []
+        for ending in endings:
+            if topic and (topic[0].partition.topic != ending.partition.topic or not by_time):
+                yield from self._read_topic(topic)
+                topic = []
+            topic.append(ending)
+        if topic:
+            yield from self._read_topic(topic)
+
+    def _read_topic(self, endings: list[Ending]) -> Iterator[pa.RecordBatch]:
+        """The last records of a topic, by time if there are not too many."""
+        if len(endings) < 2 or sum(len(ending.offsets) for ending in endings) > ORDERED_RECORDS:
+            for ending in endings:
+                yield from self._from(ending)
+            return
+        held: list[pa.Table] = []
+        waiting = list(endings)
+        while waiting and sum(table.nbytes for table in held) <= ORDERED_BYTES:
+            held.append(pa.Table.from_batches(self._from(waiting.pop(0)), find_table("records").schema(self.columns)))
+        if not waiting and [table.num_rows for table in held] == [len(ending.offsets) for ending in endings]:
+            yield from _by_time(held, endings)
+            return
+        for table in held:
+            yield from table.to_batches()
+        for ending in waiting:
+            yield from self._from(ending)
+
+    def _from(self, ending: Ending) -> Iterator[pa.RecordBatch]:
+        choices = {**self._alike(), "start_offset": ending.start}
+        yield from Logs(self.logs.path, [ending.partition]).read("records", self.columns, **choices, report=self.report)
 
     def _chosen(self) -> list[Partition]:
         return self.logs.choose(self.choices.get("topics"), self.choices.get("partitions"))
@@ -90,36 +129,11 @@ class Cat:
         """The choices that apply to a single partition too."""
         return {name: choice for name, choice in self.choices.items() if name not in ("topics", "partitions")}
 
-    def _start_offsets(self) -> dict[str, int]:
-        """Where the last records of each partition begin, by its folder; empty if all are wanted."""
-        if self.tail is None:
-            return {}
-        return {found.folder: tail_offset(self.logs.path, found, self.tail, self._alike()) for found in self._chosen()}
 
-
-def tail_offset(path: str, partition: Partition, count: int, choices: dict[str, Any]) -> int:
-    """The offset of the first of the last `count` records that the choices of `Logs.read` select."""
-    limits = choices.get("limits") or Limits()
-    partition = with_finished_segments(partition, limits)
-    first = max(partition.start_offset, choices.get("start_offset") or 0)
-    stop_offset = choices.get("stop_offset")
-    end = end_offset(partition, limits)
-    if stop_offset is not None:
-        end = min(end, stop_offset)
-    span = max(count, FIRST_SPAN)
-    alone = Logs(path, [partition])
-    while True:
-        start = max(end - span, first)
-        reader = alone.read("records", ["offset"], **{**choices, "start_offset": start}, report=ReadReport())
-        offsets = _last(reader, count)
-        if len(offsets) >= count or start == first:
-            return int(offsets[0]) if len(offsets) else max(end, first)
-        span *= WIDEN
-
-
-def _last(batches: pa.RecordBatchReader, count: int) -> NDArray[np.int64]:
-    """The last `count` offsets."""
-    last: NDArray[np.int64] = np.empty(0, np.int64)
-    for batch in batches:
-        last = np.concatenate([last, batch.column("offset").to_numpy()])[-count:] if count else last
-    return last
+def _by_time(tables: list[pa.Table], endings: list[Ending]) -> Iterator[pa.RecordBatch]:
+    """The rows in the order of time; each batch is a run of rows of one partition."""
+    order = time_order(endings)
+    run_starts = [0, *((order[1:, 0] != order[:-1, 0]).nonzero()[0] + 1).tolist()]
+    for start, stop in zip(run_starts, [*run_starts[1:], len(order)], strict=True):
+        which, row = order[start].tolist()
+        yield from tables[which].slice(row, stop - start).to_batches()

@@ -6,7 +6,7 @@ What does not decode is left as it is, and counted: no record is lost to a decod
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 import pyarrow as pa
@@ -37,6 +37,11 @@ def make_payload_decoder(name: str, *, schema: str | None = None, registry_prefi
     if name not in DECODERS:
         raise UsageError(f"unknown decoder {name!r}; there are {', '.join(DECODERS)} and avro")
     return _one_by_one(DECODERS[name])
+
+
+def internal_topic_decoders(topics: Iterable[str]) -> dict[str, PayloadDecoder]:
+    """A decoder for each of these topics that is one of Kafka's own."""
+    return {topic: _one_by_one(DECODERS[INTERNAL_TOPICS[topic]]) for topic in topics if topic in INTERNAL_TOPICS}
 
 
 def _one_by_one(decode: Callable[[bytes | None, bytes | None], Texts]) -> PayloadDecoder:
@@ -89,6 +94,16 @@ def _json(key: bytes | None, value: bytes | None) -> Texts:
     return None, text.translate(SPACES)
 
 
+def json_object_text(value: bytes) -> str | None:
+    """The text of a value that is a JSON object or array; None for anything else, which is plain text."""
+    if value.lstrip()[:1] not in (b"{", b"["):
+        return None
+    try:
+        return _json(None, value)[1]
+    except CorruptBatch:
+        return None
+
+
 def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
 
@@ -123,4 +138,11 @@ DECODERS: dict[str, Callable[[bytes | None, bytes | None], Texts]] = {
     "share-group-state": _coordinator(internal_topics.decode_share_group_state),
     "remote-log-metadata": _metadata(internal_topics.decode_remote_log_metadata),
     "json": _json,
+}
+INTERNAL_TOPICS = {
+    "__consumer_offsets": "consumer-offsets",
+    "__transaction_state": "transaction-state",
+    "__cluster_metadata": "cluster-metadata",
+    "__share_group_state": "share-group-state",
+    "__remote_log_metadata": "remote-log-metadata",
 }
