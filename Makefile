@@ -48,8 +48,8 @@ $(SPARK_READY): $(READY)
 	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test,lint,spark,jre]'
 	@touch $@
 
-demo: $(SPARK_READY)  ## what kafkalog does, shown on logs that it makes
-	$(RUN) -m kafkalog.cli.demo $(DEMO_ARGS)
+demo: $(SPARK_READY)  ## what kafkalog does, shown on a disk that it makes
+	$(RUN) -m kafkalog demo $(DEMO_ARGS)
 
 test: $(SPARK_READY)  ## the whole suite
 	$(RUN) -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)

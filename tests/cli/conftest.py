@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.cli.demo import make_logs
+from tests.builders.every_format import make_logs
 from tests.cli.forks import Forks
 from tests.cli.runner import Ended, Run
 from tests.cli.users import COPYING, IN_PLACE, READING, arguments_of, make_log_directory
@@ -18,7 +18,7 @@ from tests.conftest import require_root
 
 @pytest.fixture(scope="session")
 def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The log directory of the demo: v0, v1 and v2, every codec, transactions, one damaged segment."""
+    """A log directory of four topics: v0, v1 and v2, every codec, transactions, one damaged segment."""
     folder = tmp_path_factory.mktemp("cli") / "logs"
     make_logs(folder)
     return folder

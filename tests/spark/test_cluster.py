@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.cli.demo import make_large_segment
+from tests.builders.every_format import make_large_segment
 from tests.spark.cluster import WORKER_CORES, Cluster, started_cluster
 from tests.spark.ingested import check_manifest, commits, read_arrow, take
 

@@ -17,6 +17,7 @@ from .commands.append import append
 from .commands.cat import cat
 from .commands.compact import compact
 from .commands.convert import convert
+from .commands.demo import demo
 from .commands.dump import dump
 from .commands.estimate import estimate
 from .commands.explain import explain
@@ -87,6 +88,7 @@ kafkalog.add_commands("Check", verify)
 kafkalog.add_commands("Repair", salvage, reindex, recover, undelete)
 kafkalog.add_commands("Write", append, convert, compact, retain, truncate)
 kafkalog.add_commands("Pipeline", ingest)
+kafkalog.add_commands("Learn", demo)
 COMMANDS = tuple(kafkalog.commands.values())
 
 

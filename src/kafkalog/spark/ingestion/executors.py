@@ -186,7 +186,7 @@ def make_executor(
         return ThreadExecutor(int(alone[1]) if alone[1] not in (None, "*") else None)
     if (master or "").startswith(WITHOUT_SPARK):
         raise bad_option("master", master, "allowed are none, none[2], none[*], or a Spark master")
-    missing = _missing_for_spark()
+    missing = missing_for_spark()
     if missing is None:
         return SparkExecutor(_started(master or DEFAULT_MASTER, conf, notices))
     what, remedy = missing
@@ -197,7 +197,7 @@ def make_executor(
     return threads
 
 
-def _missing_for_spark() -> tuple[str, str] | None:
+def missing_for_spark() -> tuple[str, str] | None:
     """What is missing for Spark, and how to get it."""
     try:
         import pyspark.sql  # noqa: F401
