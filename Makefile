@@ -26,7 +26,7 @@ LOWEST_ARGS ?=
 comma := ,
 SOURCES := src tests benchmarks tools
 
-.PHONY: help venv demo test lowest lint format bench bench-spark damage kills s3 living crashes fuzz docs clean
+.PHONY: help venv demo test lowest lint format bench bench-spark damage kills s3 living crashes fuzz docs site clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -40,12 +40,12 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null \
 		|| { echo "this Python cannot make virtual environments; on Debian: apt-get install python3-venv" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test,lint]'
+	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test,lint,docs]'
 	@touch $@
 
 # Spark and a Java for it are large, so only the demo and the tests ask for them.
 $(SPARK_READY): $(READY)
-	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test,lint,spark,jre]'
+	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test,lint,docs,spark,jre]'
 	@touch $@
 
 demo: $(SPARK_READY)  ## what kafkalog does, shown on a disk that it makes
@@ -105,6 +105,9 @@ fuzz: $(READY)  ## the fuzzers
 docs: $(READY)  ## the generated pages under docs/
 	$(RUN) -m tools.docs $(DOCS_ARGS)
 	$(RUN) -m tests.parity.page
+
+site: $(READY)  ## the docs as a site, in build/site; every link checked
+	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --quiet
 
 clean:  ## everything that was made here, .venv too
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -96,7 +96,7 @@ def test_every_constraint_is_an_exact_version_and_covers_the_dependencies() -> N
     assert [line for line in lines if line.count("==") != 1 or "@" in line or "/" in line] == []
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    wanted = [*project["dependencies"], *(wish for name in ("test", "lint", "spark", "jre") for wish in extras[name])]
+    wanted = [*project["dependencies"], *(wish for name in ("test", "lint", "docs", "spark", "jre") for wish in extras[name])]
     names = {wish.partition(";")[0].partition(">")[0].partition("<")[0].partition("[")[0].strip().lower() for wish in wanted}
     assert names - pinned == set()
 
