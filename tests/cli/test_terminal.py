@@ -11,6 +11,7 @@ from rich.cells import cell_len
 from kafkalog.cli.render.layout import shorten, shorten_middle
 from kafkalog.cli.render.progress import ReadProgress
 from tests.cli.runner import batch_of, run_on_terminal, without_styles, write_topic
+from tests.conftest import require
 
 HOSTILE = (
     b"\x1b]0;owned\x07",
@@ -25,6 +26,12 @@ HOSTILE = (
 def hostile_logs(folder: Path) -> Path:
     write_topic(folder, "hostile-0", batch_of(*HOSTILE, header=b"\x1b[2J"))
     return folder
+
+
+def test_nothing_follows_the_last_line_where_colorama_is_installed(tmp_path: Path) -> None:
+    require("colorama")
+    write_topic(tmp_path, "orders-0", batch_of(b"x"))
+    assert run_on_terminal("verify", tmp_path).text.endswith(".\n")
 
 
 @pytest.mark.parametrize("columns", [40, 80, 140])

@@ -38,6 +38,8 @@ from .failure import CLEAN, Terminated, report_failure
 
 NAME = "kafkalog"
 COMPLETION = "_KAFKALOG_COMPLETE"
+# With colorama installed, Numba would write a style reset to every terminal when the process ends.
+NUMBA_WITHOUT_COLORS = "NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING"
 
 EXAMPLES = (
     "kafkalog ls /var/lib/kafka/data",
@@ -95,6 +97,7 @@ COMMANDS = tuple(kafkalog.commands.values())
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    os.environ.setdefault(NUMBA_WITHOUT_COLORS, "1")
     if COMPLETION in os.environ:
         kafkalog.main(given, prog_name=NAME)
     try:
