@@ -15,6 +15,7 @@ Look
     open            the logs at a path: `.read(table)` returns Arrow batches, `.follow()` waits for more
     ls              partitions with their sizes, offsets, formats and leftovers
     profile         where the bytes are: by topic, hour, codec, producer and key, and what could be saved
+    report          all of this as one HTML file, with what is wrong and what to type next
     transactions    committed, aborted and open transactions, and which one holds back the last stable offset
     explain         the bytes of a batch or a small file, field by field
     dump            the text of Kafka's own DumpLogSegments
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
     from .engine.config import LogConfig
     from .engine.log_directory import LogDirectory
     from .engine.partition_log import PartitionLog
+    from .pages.report import report
     from .spark import ingest
     from .tables.logs import open_logs as open
     from .tasks.append import append
@@ -120,6 +122,7 @@ __all__ = [
     "profile",
     "recover",
     "reindex",
+    "report",
     "retain",
     "salvage",
     "transactions",
@@ -146,6 +149,7 @@ _MODULES = {
     "profile": "tasks.profile",
     "recover": "tasks.recover",
     "reindex": "tasks.reindex",
+    "report": "pages.report",
     "retain": "tasks.retain",
     "salvage": "tasks.salvage",
     "transactions": "tasks.transactions",

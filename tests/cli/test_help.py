@@ -117,9 +117,9 @@ def test_exit_codes_are_listed_once() -> None:
     assert [command.name for command in COMMANDS if "Exit codes:" in help_of(command)] == []
 
 
-# Kafka's own tool gives dump its options; estimate has nothing to be quiet about; demo only shows the others.
+# Kafka's own tool gives dump its options; estimate has nothing to be quiet about; demo only shows the others; a report is a page.
 WITHOUT = {
-    "--json": {"demo", "dump"},
+    "--json": {"demo", "dump", "report"},
     "--quiet": {"demo", "dump", "estimate"},
     "--topic": {"demo", "dump", "estimate", "explain"},
 }

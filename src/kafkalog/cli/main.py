@@ -27,6 +27,7 @@ from .commands.ls import ls
 from .commands.profile import profile
 from .commands.recover import recover
 from .commands.reindex import reindex
+from .commands.report import report
 from .commands.retain import retain
 from .commands.salvage import salvage
 from .commands.table import table
@@ -85,7 +86,7 @@ def _show_version(*, verbose: bool) -> None:
         click.echo("\n".join(version_lines()))
 
 
-kafkalog.add_commands("Look", ls, cat, table, dump, explain, transactions, profile, estimate)
+kafkalog.add_commands("Look", ls, cat, table, dump, explain, transactions, profile, report, estimate)
 kafkalog.add_commands("Check", verify)
 kafkalog.add_commands("Repair", salvage, reindex, recover, undelete)
 kafkalog.add_commands("Write", append, convert, compact, retain, truncate)

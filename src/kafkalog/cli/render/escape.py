@@ -11,13 +11,8 @@ import re
 from json.encoder import encode_basestring
 from typing import Any
 
-# Nearly every value is printable ASCII; others take the slow path, character by character.
-_NOT_ASCII_PRINTABLE = re.compile(r"[^ -~]")
-
-
-def printable(text: str) -> str:
-    """`text` with every character that is not printable escaped."""
-    return text if text.isprintable() else _NOT_ASCII_PRINTABLE.sub(_escaped, text)
+from kafkalog.format.printable import NOT_ASCII_PRINTABLE
+from kafkalog.format.printable import printable as printable
 
 
 def printable_lines(text: str) -> str:
@@ -32,17 +27,12 @@ def json_string(text: str) -> str:
 
 def json_safe(text: str) -> str:
     """JSON text without line breaks, with unprintable characters escaped; JSON has these only in strings."""
-    return text if text.isprintable() else _NOT_ASCII_PRINTABLE.sub(_json_escaped, text)
+    return text if text.isprintable() else NOT_ASCII_PRINTABLE.sub(_json_escaped, text)
 
 
 def json_page(content: Any) -> str:
     """`content` as indented JSON that is safe for a terminal."""
     return "\n".join(map(json_safe, json.dumps(content, indent=2, ensure_ascii=False).split("\n")))
-
-
-def _escaped(match: re.Match[str]) -> str:
-    character = match[0]
-    return character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
 
 
 def _json_escaped(match: re.Match[str]) -> str:

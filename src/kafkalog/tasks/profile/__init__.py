@@ -13,11 +13,12 @@ import numpy as np
 
 from kafkalog.errors import KafkaLogError, Limits, UsageError
 from kafkalog.format import batch
+from kafkalog.format.entry_table import EntryTable
 from kafkalog.log.batches import read_batches
 from kafkalog.log.partition import Partition, StoredFile
 from kafkalog.log.reading import ReadOptions, RecordSlice, read_records
 from kafkalog.log.report import ReadReport
-from kafkalog.log.transactions import AbortedRanges, replay_transactions
+from kafkalog.log.transactions import AbortedRanges, TransactionReplay, replay_transactions
 from kafkalog.tables.choices import Names, Numbers, several_names, several_numbers
 from kafkalog.tables.logs import DAMAGE_MODES, Logs, open_logs, readable
 from kafkalog.tasks.compression_ratio import Measured, measure_sample
@@ -25,6 +26,7 @@ from kafkalog.tasks.transactions import transactional_ids
 
 from .entry_counts import EntryCounts, header_counts
 from .keys import Compactable
+from .observer import Observer
 from .record_counts import COLUMNS, RecordCounts, hours_of
 from .result import DiskUse, Profile, Ranking
 from .retention import DEFAULT_RETENTION_MS, FutureTimestamps
@@ -66,7 +68,7 @@ def profile(
     Damaged batches are left out and listed in the result's `report`, unless `on_damage` says otherwise. Timestamps after `now_ms`
     (default: now) keep segments from being deleted; `retention_ms` says until when.
     """
-    _check(top, on_damage, threads)
+    check_choices(top, on_damage, threads)
     topics, partitions = several_names("topics", topics), several_numbers("partitions", partitions)
     logs = path if isinstance(path, Logs) else open_logs(path, filesystem=filesystem)
     chosen = logs.choose(topics, partitions)
@@ -74,12 +76,12 @@ def profile(
     options = ReadOptions(
         COLUMNS, on_damage=on_damage, include_control=True, include_empty=True, threads=threads, limits=limits or Limits()
     )
-    run = _Run(chosen, options, FutureTimestamps(now, retention_ms), on_progress)
-    (run.read_headers if quick else run.read_records)()
-    return _result(run, logs, now, top, quick=quick, disk=_disk_use(logs, chosen, topics, partitions))
+    run = ProfileRun(chosen, options, FutureTimestamps(now, retention_ms), on_progress)
+    run.read(quick=quick)
+    return profile_result(run, logs, now, top, quick=quick, disk=disk_use(logs, chosen, topics, partitions))
 
 
-def _check(top: int, on_damage: str, threads: int | None) -> None:
+def check_choices(top: int, on_damage: str, threads: int | None) -> None:
     if on_damage not in DAMAGE_MODES:
         raise UsageError(f"on_damage={on_damage!r} is unknown; allowed are {', '.join(DAMAGE_MODES)}")
     for name, number in (("top", top), ("threads", threads)):
@@ -87,17 +89,25 @@ def _check(top: int, on_damage: str, threads: int | None) -> None:
             raise UsageError(f"{name}={number!r}: at least 1")
 
 
-class _Run:
+class ProfileRun:
+    """One pass over partitions; an observer sees what it reads."""
+
     def __init__(
-        self, partitions: list[Partition], options: ReadOptions, future: FutureTimestamps, on_progress: Progress | None
+        self,
+        partitions: list[Partition],
+        options: ReadOptions,
+        future: FutureTimestamps,
+        on_progress: Progress | None,
+        observer: Observer | None = None,
     ) -> None:
         self.partitions = partitions
         self.options = options
         self.future = future
         self.on_progress = on_progress
+        self.observer = observer
         self.report = ReadReport()
         self.entries = EntryCounts()
-        self.records = RecordCounts()
+        self.records = RecordCounts(observer)
         self.zstd = ZstdTrial(partitions, options.limits)
 
     def _each(self) -> Iterator[Partition]:
@@ -109,9 +119,16 @@ class _Run:
         if self.on_progress is not None:
             self.on_progress(self.report)
 
+    def read(self, *, quick: bool) -> None:
+        (self.read_headers if quick else self.read_records)()
+
     def read_headers(self) -> None:
         options = replace(self.options, columns=frozenset())
+        replayed = None
         for found in read_batches(self._each(), options, self.report):
+            if self.observer is not None and replayed != found.partition.folder and _is_transactional(found.entries):
+                replayed = found.partition.folder
+                self._replay(found.partition)
             counts, uncounted = header_counts(found.entries)
             self.entries.add(found.partition, found.entries, counts, None, uncounted)
             self.report.kept_records += int(counts.sum())
@@ -119,6 +136,8 @@ class _Run:
             self.records.hours.add_numbers(hours, np.ascontiguousarray(found.entries.size), counts)
             self.future.add_entries(found.file, found.entries, count=True)
             self.zstd.add(found.partition, found.file, found.entries)
+            if self.observer is not None:
+                self.observer.see_entries(found.partition, found.file, found.entries, counts)
             self._show_progress()
 
     def read_records(self) -> None:
@@ -128,11 +147,17 @@ class _Run:
             options = replace(self.options, window_bytes=_window_bytes(partition, self.options.limits))
             for found in read_records([partition], options, self.report):
                 table = found.columns.entry_table[found.first_entry : found.stop_entry]
-                if aborted is None and (table.attributes & batch.TRANSACTIONAL).any():
-                    aborted = replay_transactions(partition, self.options.limits, ReadReport()).aborted()
+                if aborted is None and _is_transactional(table):
+                    aborted = self._replay(partition).aborted()
                 self._count(found, aborted)
                 self._show_progress()
             self.records.end(partition)
+
+    def _replay(self, partition: Partition) -> TransactionReplay:
+        replay = replay_transactions(partition, self.options.limits, ReadReport())
+        if self.observer is not None:
+            self.observer.see_transactions(partition, replay)
+        return replay
 
     def _count(self, found: RecordSlice, aborted: AbortedRanges | None) -> None:
         columns, entries = found.columns, slice(found.first_entry, found.stop_entry)
@@ -144,6 +169,12 @@ class _Run:
         self.future.add_entries(file, table, count=False)
         self.future.add_records(file, columns.timestamps[found.start : found.stop])
         self.zstd.add(found.partition, file, table)
+        if self.observer is not None:
+            self.observer.see_entries(found.partition, file, table, columns.row_counts[entries])
+
+
+def _is_transactional(entries: EntryTable) -> bool:
+    return bool((entries.attributes & batch.TRANSACTIONAL).any())
 
 
 def _window_bytes(partition: Partition, limits: Limits) -> int | None:
@@ -156,7 +187,7 @@ def _window_bytes(partition: Partition, limits: Limits) -> int | None:
     return max(int(DECODED_WINDOW_BYTES / measured.ratio), LEAST_WINDOW_BYTES)
 
 
-def _result(run: _Run, logs: Logs, now_ms: int, top: int, *, quick: bool, disk: DiskUse) -> Profile:
+def profile_result(run: ProfileRun, logs: Logs, now_ms: int, top: int, *, quick: bool, disk: DiskUse) -> Profile:
     entries, records = run.entries, run.records
     zstd, zstd_by_topic = run.zstd.result()
     pinned, pinned_bytes = run.future.pinned(run.partitions)
@@ -198,7 +229,7 @@ def _names_of(producers: Ranking, logs: Logs) -> dict[int, str]:
     return {producer_id: name for producer_id, name in transactional_ids(logs).items() if producer_id in ids} if ids else {}
 
 
-def _disk_use(logs: Logs, chosen: Iterable[Partition], topics: Sequence[str] | None, partitions: Sequence[int] | None) -> DiskUse:
+def disk_use(logs: Logs, chosen: Iterable[Partition], topics: Sequence[str] | None, partitions: Sequence[int] | None) -> DiskUse:
     """The files of these partitions, and what is left of deleted ones."""
     groups: dict[str, list[StoredFile]] = {"log": [], "index": [], "other": [], "leftover": []}
     live = list(chosen)

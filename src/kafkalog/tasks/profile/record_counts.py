@@ -23,6 +23,7 @@ from kafkalog.log.transactions import AbortedRanges
 from kafkalog.segment.arrays import Constants, offsets_of, texts_of
 
 from .keys import Compactable, LastRecords
+from .observer import Observer
 from .ranking import NO_NUMBER, HeavyItems
 from .result import Count
 
@@ -67,7 +68,8 @@ class _Texts:
 class RecordCounts:
     """Records as they pass, partition by partition, in log order."""
 
-    def __init__(self) -> None:
+    def __init__(self, observer: Observer | None = None) -> None:
+        self.observer = observer
         self.hours = HeavyItems(MOST_HOURS)
         self.keys = HeavyItems(MOST_KEYS, LABEL_BYTES)
         self.prefixes = HeavyItems(MOST_PREFIXES, LABEL_BYTES)
@@ -106,6 +108,11 @@ class RecordCounts:
         self._count_hours(found.columns.timestamps[found.start : found.stop], shares)
         self._count_keys(table, counts, key_texts, value_texts.wanted, shares, aborted)
         self._count_headers(header_offsets, names, contents, weights, shares)
+        if self.observer is not None:
+            data = ~_control_records(table, counts)
+            timestamps = found.columns.timestamps[found.start : found.stop]
+            has_key, has_value = (texts.wanted != 0 for texts in (key_texts, value_texts))
+            self.observer.see_records(timestamps, shares, key_texts.sizes[data & has_key], value_texts.sizes[data & has_value])
 
     def _count_hours(self, timestamps: Ints, shares: Ints) -> None:
         self.hours.add_numbers(hours_of(timestamps), shares, np.ones(len(shares), np.int64))
@@ -119,7 +126,7 @@ class RecordCounts:
         shares: Ints,
         aborted: AbortedRanges | None,
     ) -> None:
-        data = ~_repeated((table.attributes & batch.CONTROL != 0) & (table.magic == 2), counts)
+        data = ~_control_records(table, counts)
         wanted = (keys.wanted != 0) & data
         ids = keys.ids(wanted.astype(np.uint8), self.topic)
         ones = np.ones(len(ids), np.int64)
@@ -176,6 +183,10 @@ def _first_of_record(offsets: layout.Offsets32, ids: Ints) -> Ints:
         _, first = np.unique(np.stack((rows, ids[many])), axis=1, return_index=True)
         marks[many[first]] = 1
     return marks
+
+
+def _control_records(table: EntryTable, counts: NDArray[np.int64]) -> NDArray[np.bool_]:
+    return _repeated((table.attributes & batch.CONTROL != 0) & (table.magic == 2), counts)
 
 
 def _repeated(flags: NDArray[np.bool_], counts: NDArray[np.int64]) -> NDArray[np.bool_]:

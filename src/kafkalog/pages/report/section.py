@@ -1,0 +1,53 @@
+"""A section of the report, and what sections share: times, commands, colours."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+
+from kafkalog.format.quantities import moment_text
+from kafkalog.pages.markup import Markup
+from kafkalog.tasks.overview.result import Overview
+
+MINUTE, SECOND = "%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S"
+COLOURS = 8
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page; `identifier` is its place in the address."""
+
+    identifier: str
+    title: str
+    body: Markup
+
+
+def time_text(milliseconds: int | None, form: str = SECOND) -> str:
+    return "–" if milliseconds is None or milliseconds < 0 else moment_text(milliseconds, form)
+
+
+def command(*words: str) -> str:
+    """A command line to type into a shell."""
+    return shlex.join(words)
+
+
+def topic_command(verb: str, overview: Overview, topic: str, *options: str) -> str:
+    """A command about a topic at the first of the paths that has it."""
+    return command("kafkalog", verb, path_of(overview, topic), "--topic", topic, *options)
+
+
+def path_of(overview: Overview, topic: str) -> str:
+    """The path of the report that a topic was found at."""
+    folders = [found.folder for found in overview.topics.get(topic, ())]
+    below = [path for path in overview.paths for folder in folders[:1] if folder.startswith(path)]
+    return max(below, key=len, default=overview.paths[0])
+
+
+def colour_of(overview: Overview) -> dict[str, str]:
+    """The class of each topic's colour: neighbours by size differ."""
+    return {topic: f"c{number % COLOURS}" for number, topic in enumerate(overview.topics)}
+
+
+def more_rows(shown: int, there: int, seen_with: str) -> str | None:
+    """What to say below a table that has not room for everything."""
+    return f"… and {there - shown:,} more; see `{seen_with}`" if there > shown else None
