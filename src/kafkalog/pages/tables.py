@@ -22,10 +22,15 @@ class Cell:
 
 @dataclass(frozen=True)
 class Column:
-    """A column; numbers are aligned to the right, and sort from the largest."""
+    """A column; numbers are aligned to the right, and sort from the largest.
+
+    Short texts, such as times, stay on one line; wide ones get room.
+    """
 
     head: str
     is_number: bool = False
+    is_short: bool = False
+    is_wide: bool = False
 
 
 def number(value: int | float | None) -> Cell:
@@ -56,8 +61,9 @@ def bar(ratio: float) -> Markup:
 
 
 def code(text: str) -> Markup:
-    """A command to type."""
-    return element("code", text, class_="command")
+    """A command to type; a line that is too long breaks between its words."""
+    words = [element("span", word) for word in text.split(" ")]
+    return element("code", Markup(" ".join(words)), class_="command")
 
 
 def table(
@@ -70,7 +76,7 @@ def table(
 ) -> Markup:
     """A table that scrolls within the page; `filtered` ones get a field to filter their rows by."""
     heads = [
-        element("th", column.head, scope="col", class_="n" if column.is_number else None, data_kind=_kind(column))
+        element("th", column.head, scope="col", class_=_class_of(column), data_kind="number" if column.is_number else "text")
         for column in columns
     ]
     body = [element("tr", [_cell(cell, column) for cell, column in zip(row, columns, strict=True)]) for row in rows]
@@ -86,14 +92,13 @@ def table(
     return element("div", scrolled, rest, class_="tabled")
 
 
-def _kind(column: Column) -> str:
-    return "number" if column.is_number else "text"
+def _class_of(column: Column) -> str | None:
+    return "n" if column.is_number else "s" if column.is_short else "w" if column.is_wide else None
 
 
 def _cell(cell: Cell | Child, column: Column) -> Markup:
     found = cell if isinstance(cell, Cell) else Cell(cell)
-    kind = "n" if column.is_number else None
-    return element("td", found.shown, class_=kind, data_sort=found.sort)
+    return element("td", found.shown, class_=_class_of(column), data_sort=found.sort)
 
 
 def facts(items: Iterable[tuple[str, Child]]) -> Markup:

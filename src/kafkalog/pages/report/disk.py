@@ -33,7 +33,7 @@ def section(overview: Overview) -> Section:
         _deleted(overview),
         json_data("treemap-data", _data(overview)),
     )
-    return Section("disk", "What is on this disk", parts)
+    return Section("disk", "What is on this disk", parts, "Disk")
 
 
 # The treemap
@@ -177,10 +177,10 @@ def _partitions(overview: Overview) -> Markup:
         Column("size", True),
         Column("on disk", True),
         Column("segments", True),
-        Column("offsets"),
+        Column("offsets", is_short=True),
         Column("records", True),
-        Column("first (UTC)"),
-        Column("last (UTC)"),
+        Column("first (UTC)", is_short=True),
+        Column("last (UTC)", is_short=True),
         Column("compression", True),
     ]
     largest = sorted(overview.partitions, key=lambda each: (-each.size, each.topic, each.partition))
@@ -211,8 +211,8 @@ def _segments(overview: Overview) -> Markup:
         Column("indexes", True),
         Column("batches", True),
         Column("records", True),
-        Column("first (UTC)"),
-        Column("last (UTC)"),
+        Column("first (UTC)", is_short=True),
+        Column("last (UTC)", is_short=True),
     ]
     pairs = [(found, segment) for found in overview.partitions for segment in found.segments]
     pairs.sort(key=lambda pair: (-pair[1].size, pair[1].file))

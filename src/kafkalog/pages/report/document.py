@@ -69,7 +69,7 @@ def _header(overview: Overview, places: str) -> Markup:
 
 
 def _navigation(sections: Sequence[Section]) -> Markup:
-    links = [element("li", element("a", section.title, href=f"#{section.identifier}")) for section in sections]
+    links = [element("li", element("a", section.short or section.title, href=f"#{section.identifier}")) for section in sections]
     return element("nav", element("ul", links), aria_label="Sections")
 
 

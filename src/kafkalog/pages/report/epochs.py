@@ -18,17 +18,22 @@ def section(overview: Overview) -> Section | None:
     found = [each for each in overview.partitions if set(each.epochs) - {-1}]
     if not found:
         return None
-    found.sort(key=lambda each: (-len(each.epochs), -each.size, each.topic, each.partition))
-    several = [each for each in found if len(each.epochs) > 1]
+    found.sort(key=lambda each: (-len(_known(each)), -each.size, each.topic, each.partition))
+    several = [each for each in found if len(_known(each)) > 1]
     parts = [_chart(several) if several else None, _table(overview, found)]
-    return Section("epochs", "Leader epochs", joined(parts))
+    return Section("epochs", "Leader epochs", joined(parts), "Epochs")
+
+
+def _known(found: PartitionView) -> list[EpochSpan]:
+    """The epochs that batches name; transaction markers of old brokers name none."""
+    return sorted((each for each in found.epochs.values() if each.epoch >= 0), key=lambda each: each.first_offset)
 
 
 def _chart(found: list[PartitionView]) -> Markup:
     drawn = found[:MOST_DRAWN]
     lanes = [_lane(each, number * ROW) for number, each in enumerate(drawn)]
     most = drawn[0]
-    description = f"{len(found):,} partitions had several leaders; {most} had most, {len(most.epochs)}."
+    description = f"{len(found):,} partitions had several leaders; {most} had most, {len(_known(most))}."
     chart = charts.svg(
         "epochs-chart",
         "Leader epochs along the offsets of each partition",
@@ -46,7 +51,7 @@ def _lane(found: PartitionView, top: float) -> Markup:
     short = name if len(name) <= 26 else name[:12] + "…" + name[-13:]
     span = max(found.end_offset - found.start_offset, 1)
     drawn: list[Child] = []
-    for at, epoch in enumerate(sorted(found.epochs.values(), key=lambda each: each.first_offset)):
+    for at, epoch in enumerate(_known(found)):
         left = min(max((epoch.first_offset - found.start_offset) / span, 0), 1)
         right = min(max((epoch.last_offset + 1 - found.start_offset) / span, 0), 1)
         title = element("title", _span_text(epoch))

@@ -33,7 +33,13 @@ def section(overview: Overview) -> Section | None:
 
 
 def _kinds(findings: Sequence[Finding]) -> Markup:
-    columns = [Column("severity"), Column("reason"), Column("what it means"), Column("found", True), Column("what to do")]
+    columns = [
+        Column("severity"),
+        Column("reason", is_short=True),
+        Column("what it means"),
+        Column("found", True),
+        Column("what to do"),
+    ]
     ordered = sorted(findings, key=lambda found: (SEVERITIES.index(found.severity), found.reason))
     rows: list[list[Cell | Child]] = []
     for (severity, reason), group in groupby(ordered, key=lambda found: (found.severity, found.reason)):
@@ -49,13 +55,12 @@ def _severity(severity: str) -> Cell:
 def _places(overview: Overview, findings: Sequence[Finding]) -> Markup:
     columns = [
         Column("severity"),
-        Column("reason"),
+        Column("reason", is_short=True),
         Column("partition"),
-        Column("file"),
+        Column("file", is_wide=True),
         Column("byte", True),
-        Column("offsets"),
-        Column("details"),
-        Column("to look at it"),
+        Column("offsets", is_short=True),
+        Column("details, and what to type next", is_wide=True),
     ]
     listed = list(_listed(findings))
     rows = [_row(found) for found in listed[:MOST_ROWS]]
@@ -89,8 +94,7 @@ def _row(found: Finding) -> list[Cell | Child]:
         found.file.rsplit("/", 1)[-1],
         Cell("–", -1) if found.position is None else number(found.position),
         Cell(offsets, -1 if found.base_offset is None else found.base_offset),
-        "; ".join([*details, found.detail] if found.detail else details),
-        code(_next(found)),
+        Cell(joined("; ".join([*details, found.detail] if found.detail else details), element("div", code(_next(found))))),
     ]
 
 

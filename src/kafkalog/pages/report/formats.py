@@ -22,7 +22,7 @@ def section(overview: Overview) -> Section | None:
     if not overview.profile.total.batches:
         return None
     parts = [_formats(overview), _old_topics(overview), _codecs(overview), _ratios(overview), _fill(overview)]
-    return Section("formats", "Formats, codecs and batches", joined(parts))
+    return Section("formats", "Formats, codecs and batches", joined(parts), "Formats")
 
 
 def _formats(overview: Overview) -> Markup:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafkalog.format.quantities import plural, size_text
 from kafkalog.pages.markup import Child, element, joined
-from kafkalog.pages.tables import Column, number, table
+from kafkalog.pages.tables import Column, code, number, table
 from kafkalog.tasks.overview.result import Overview
 
 from .section import MINUTE, Section, command, time_text
@@ -23,17 +23,17 @@ def section(overview: Overview) -> Section:
         parts.append(table("Byte ranges that were left out of the counts", columns, rows, more=more))
     if report.unread:
         parts.append(table("Files that could not be read", [Column("why")], [[each] for each in report.unread[:MOST_ROWS]]))
-    return Section("made", "How this was made", joined(parts))
+    return Section("made", "How this was made", joined(parts), "How it was made")
 
 
-def _lines(overview: Overview) -> list[str]:
+def _lines(overview: Overview) -> list[Child]:
     profile = overview.profile
     how = (
         "Headers of all batches were read; records were not decoded, and nothing was checked."
         if profile.quick
         else ("Every record was decoded and counted, and every file checked.")
     )
-    lines = [
+    lines: list[Child] = [
         f"{how} Times are UTC; the clock stood at {time_text(profile.now_ms, MINUTE)}.",
         "The bytes of a batch are divided among its records by the size of key, value and headers. Estimates state their bounds.",
     ]
@@ -42,5 +42,5 @@ def _lines(overview: Overview) -> list[str]:
         lines.append(f"{plural(len(profile.report.dropped), 'damaged range')} of {size} could not be counted.")
     if profile.report.tails:
         lines.append(f"{plural(len(profile.report.tails), 'segment')} ended in an unfinished write, which is not damage.")
-    lines.append(f"The same on a terminal: {command('kafkalog', 'profile', *overview.paths[:1])}")
+    lines.append(joined("The same on a terminal: ", code(command("kafkalog", "profile", *overview.paths[:1], "--full"))))
     return lines

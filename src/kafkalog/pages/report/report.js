@@ -63,7 +63,7 @@
   function makeFiltered(table) {
     const rows = Array.from(table.tBodies[0].rows, (row) => [row.textContent.toLowerCase(), row]);
     const name = table.caption.textContent;
-    const field = make("input", { type: "search", placeholder: "words to look for" });
+    const field = make("input", { type: "search", placeholder: "words to look for", name: "filter" });
     const count = make("span", { className: "muted" });
     count.setAttribute("role", "status");
     field.setAttribute("aria-label", `Filter: ${name}`);

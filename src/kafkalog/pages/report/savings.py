@@ -11,13 +11,14 @@ from kafkalog.tasks.profile.result import Estimate
 from .section import MINUTE, Section, command, more_rows, time_text, topic_command
 
 MOST_ROWS = 100
+WORTH_A_COMMAND = 0.05  # of a topic's bytes
 
 
 def section(overview: Overview) -> Section | None:
     if not overview.profile.total.bytes:
         return None
     parts = [_words(overview), _by_topic(overview), _pinned(overview)]
-    return Section("savings", "What could be saved", joined(parts))
+    return Section("savings", "What could be saved", joined(parts), "Savings")
 
 
 def _words(overview: Overview) -> Markup:
@@ -63,7 +64,7 @@ def _by_topic(overview: Overview) -> Markup:
                 size(count.bytes),
                 *_saving(saved, count.bytes),
                 *_saving(dropped, count.bytes),
-                code(_next(overview, topic, saved, dropped)),
+                _next(overview, topic, count.bytes, saved or 0, dropped or 0),
             ]
         )
     more = more_rows(len(rows), len(profile.topics), command("kafkalog", "profile", *overview.paths[:1]))
@@ -76,11 +77,13 @@ def _saving(saved: int | None, whole: int) -> list[Cell | Child]:
     return [size(saved) if saved > 0 else Cell("nothing", saved), share(max(saved, 0), whole)]
 
 
-def _next(overview: Overview, topic: str, saved: int | None, dropped: int | None) -> str:
-    """The command for the larger of the two savings."""
-    if (dropped or 0) > (saved or 0):
-        return topic_command("compact", overview, topic, "--out", "compacted")
-    return topic_command("convert", overview, topic, "--codec", "zstd", "--out", "smaller")
+def _next(overview: Overview, topic: str, whole: int, saved: int, dropped: int) -> Child:
+    """The command for the larger of the two savings, if it is worth one."""
+    if max(saved, dropped) < WORTH_A_COMMAND * whole:
+        return None
+    if dropped > saved:
+        return code(topic_command("compact", overview, topic, "--out", "compacted"))
+    return code(topic_command("convert", overview, topic, "--codec", "zstd", "--out", "smaller"))
 
 
 def _pinned(overview: Overview) -> Child:
@@ -91,8 +94,8 @@ def _pinned(overview: Overview) -> Child:
         Column("segment"),
         Column("size", True),
         Column("records", True),
-        Column("latest timestamp (UTC)"),
-        Column("kept until (UTC)"),
+        Column("latest timestamp (UTC)", is_short=True),
+        Column("kept until (UTC)", is_short=True),
     ]
     rows = [
         [

@@ -6,20 +6,22 @@ import shlex
 from dataclasses import dataclass
 
 from kafkalog.format.quantities import moment_text
-from kafkalog.pages.markup import Markup
+from kafkalog.pages.markup import Markup, joined
+from kafkalog.pages.tables import code
 from kafkalog.tasks.overview.result import Overview
 
-MINUTE, SECOND = "%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S"
+DAY, MINUTE, SECOND = "%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S"
 COLOURS = 8
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page; `identifier` is its place in the address."""
+    """A part of the page; `identifier` is its place in the address, `short` its name in the navigation."""
 
     identifier: str
     title: str
     body: Markup
+    short: str = ""
 
 
 def time_text(milliseconds: int | None, form: str = SECOND) -> str:
@@ -48,6 +50,6 @@ def colour_of(overview: Overview) -> dict[str, str]:
     return {topic: f"c{number % COLOURS}" for number, topic in enumerate(overview.topics)}
 
 
-def more_rows(shown: int, there: int, seen_with: str) -> str | None:
+def more_rows(shown: int, there: int, seen_with: str) -> Markup | None:
     """What to say below a table that has not room for everything."""
-    return f"… and {there - shown:,} more; see `{seen_with}`" if there > shown else None
+    return joined(f"… and {there - shown:,} more; see ", code(seen_with)) if there > shown else None

@@ -13,7 +13,7 @@ from kafkalog.pages.tables import code
 from kafkalog.tasks.overview.result import Overview
 from kafkalog.tasks.transactions import abort_command
 
-from .section import MINUTE, Section, command, time_text, topic_command
+from .section import DAY, MINUTE, Section, command, time_text, topic_command
 
 NAMED = 3
 WORTH_SAVING = 0.1  # of the bytes
@@ -42,7 +42,7 @@ def _cards(overview: Overview) -> Markup:
         ("Topics", f"{len(overview.topics):,}", plural(len(overview.partitions), "partition")),
         ("Segments", f"{overview.segment_count:,}", size_text(overview.size)),
         ("Records", f"{total.records:,}", f"in {total.batches:,} batches"),
-        ("From", time_text(first, MINUTE), f"to {time_text(last, MINUTE)} UTC"),
+        ("From", time_text(first, DAY), f"to {time_text(last, DAY)}"),
         ("Compression", ratio, ", ".join(profile.codecs) or "no batches"),
         ("Findings", *_found(overview)),
     ]
@@ -58,8 +58,8 @@ def _found(overview: Overview) -> tuple[str, str]:
     if overview.checked is None:
         return "–", "not checked"
     counts = Counter(finding.severity for finding in overview.checked)
-    nouns = {ERROR: "error", WARNING: "warning", INFO: "note"}
-    named = [plural(counts[severity], noun) for severity, noun in nouns.items() if counts[severity]]
+    several = {ERROR: "errors", WARNING: "warnings", INFO: INFO}
+    named = [plural(counts[severity], severity, noun) for severity, noun in several.items() if counts[severity]]
     return f"{len(overview.checked):,}", ", ".join(named) or "nothing is wrong"
 
 
@@ -122,7 +122,7 @@ def _old_formats(overview: Overview) -> Iterator[Hint]:
     old = [topic for topic, formats in overview.formats.items() if {0, 1} & set(formats)]
     if old:
         named = ", ".join(old[:NAMED]) + (f" and {len(old) - NAMED} more" if len(old) > NAMED else "")
-        text = f"{plural(len(old), 'topic')} in the formats v0 or v1, which Kafka 4 writes no more: {named}. To convert:"
+        text = f"{plural(len(old), 'topic')} in the formats v0 or v1, which Kafka 4 no longer writes: {named}. To convert:"
         yield Hint(WARNING, text, tuple(topic_command("convert", overview, each, "--out", "converted") for each in old[:NAMED]))
 
 

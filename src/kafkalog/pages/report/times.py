@@ -16,7 +16,7 @@ from .section import MINUTE, SECOND, Section, time_text
 MOST_BARS = 180
 ROWS = 60
 TICKS = 5
-TRIMMED = 0.001  # of the bytes at each end
+TRIMMED = 0.005  # of the bytes at each end
 MUCH_LONGER = 20  # than the rest, for ends to be left out of the chart
 
 
@@ -131,7 +131,7 @@ def _notes(overview: Overview, left_out: Sequence[Moment]) -> Markup:
 
 
 def _table(moments: Sequence[Moment], span_ms: int) -> Markup:
-    columns = [Column("from (UTC)"), Column("bytes", True), Column("records", True)]
+    columns = [Column("from (UTC)", is_short=True), Column("bytes", True), Column("records", True)]
     bars = [moment for moment in binned(moments, span_ms, ROWS) if moment.records or moment.bytes]
     rows = [[Cell(time_text(each.start_ms), each.start_ms), size(each.bytes), number(each.records)] for each in bars]
     return element("details", element("summary", "The same as a table"), table("Bytes and records by time", columns, rows))

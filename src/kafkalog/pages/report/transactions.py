@@ -140,8 +140,8 @@ def _columns() -> list[Column]:
     return [
         Column("partition"),
         Column("producer", True),
-        Column("offsets"),
-        Column("began (UTC)"),
+        Column("offsets", is_short=True),
+        Column("began (UTC)", is_short=True),
         Column("batches", True),
         Column("records", True),
         Column("bytes", True),
