@@ -22,6 +22,7 @@ from rich.cells import cell_len
 from kafkalog.cli.commands import cat as command
 from kafkalog.cli.render.cells import JSON_ENCODINGS
 from kafkalog.cli.render.escape import json_string
+from kafkalog.format.quantities import size_text
 from kafkalog.format.reference import Record, encode_batch
 from kafkalog.tasks.cat import decoding, matching
 from tests.builders.small_logs import made_batch, made_records, marker, transactional_batch, write_segment
@@ -356,6 +357,31 @@ def test_avro_values_need_their_schema(run: Run, tmp_path: Path) -> None:
     shown = lines(run("cat", tmp_path, *options, "--schema", file).text)
     assert [line["value"] for line in shown] == [{"id": 7, "raw": base64.b64encode(b"\xff").decode()}, "bad"]
     assert "--schema" in run("cat", tmp_path, *options).errors
+
+
+@pytest.mark.parametrize("command", [("cat",), ("table", "records")])
+def test_parquet_has_text_columns_on_request_and_says_what_was_written(
+    run: Run, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    write_topic(tmp_path, "orders-0", batch_of(b'{"id": 7}', None, key=b"k"), batch_of(b"\xff", base_offset=2))
+    file = tmp_path / "orders.parquet"
+    options = ("--format", "parquet", "--output", file, "--text", "key,value")
+    stopped = run(*command, tmp_path, *options)
+    assert (stopped.code, file.exists()) == (2, False)
+    assert "the value is not UTF-8" in stopped.errors
+    done = run(*command, tmp_path, *options, "--stop-offset", 2)
+    assert (done.code, done.errors) == (0, f"kafkalog: wrote 2 rows, {size_text(file.stat().st_size)}, to {file}\n")
+    assert duckdb.sql(f"SELECT key, json_extract(value, '$.id') FROM '{file}'").fetchall() == [("k", "7"), ("k", None)]
+    replaced = run(*command, tmp_path, *options, "--text-errors", "replace")
+    assert "1 text had bytes that are not UTF-8: U+FFFD is in their place" in replaced.errors
+    assert "works on arrow and parquet" in run(*command, tmp_path, "--text", "value").errors
+
+
+def test_searched_records_can_be_text_columns(run: Run, tmp_path: Path) -> None:
+    write_segment(tmp_path / "orders-0", 0, made_batch(0))
+    stream = run("cat", tmp_path, "--key", "key-3", "--grep", "3", "--text", "value", "--format", "arrow").out
+    assert pa.ipc.open_stream(stream).read_all()["value"].to_pylist() == ["value-3"]
 
 
 def test_untrusted_bytes_do_not_reach_a_terminal_raw(tmp_path: Path) -> None:

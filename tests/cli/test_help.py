@@ -190,7 +190,7 @@ def committed_offset() -> bytes:
 
 
 # What a search says at its end; the logs here need not have what an example looks for.
-MATCHED = re.compile(r"kafkalog: (\d+ of \d+ records? matched|no records between these offsets and times)\n")
+MATCHED = re.compile(r"kafkalog: (\d+ of \d+ records? matched|no records between these offsets and times|wrote .*)\n")
 
 
 def commands_in(example: str) -> list[list[str]]:

@@ -27,6 +27,7 @@ from .batches import batch_batches
 from .choices import Names, Numbers, Time, milliseconds, several_names, several_numbers, whole_number
 from .records import iter_record_batches, record_batches
 from .schemas import find_table, with_views
+from .text_columns import ERRORS, TextColumns
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -72,9 +73,15 @@ class ReadChoices:
     allow_disorder: bool = False
     skip_io_errors: bool = False
     views: bool = False
+    text: Names | None = None
+    text_errors: str = ERRORS[0]
     threads: int | None = None
     limits: Limits | None = None
     report: ReadReport | None = None
+
+    @property
+    def text_columns(self) -> TextColumns:
+        return TextColumns(tuple(several_names("text", self.text) or ()), self.text_errors)
 
     def options(self, columns: Iterable[str]) -> ReadOptions:
         """The same as readers take it; UsageError for what is not allowed."""
@@ -138,6 +145,8 @@ class Logs:
         allow_disorder: bool = False,
         skip_io_errors: bool = False,
         views: bool = False,
+        text: Names | None = None,
+        text_errors: str = "strict",
         threads: int | None = None,
         limits: Limits | None = None,
         report: ReadReport | None = None,
@@ -154,6 +163,8 @@ class Logs:
         `skip_io_errors` (not with "strict") reads blocks of 4 KiB that the device cannot read as zeros, which are then damage.
         `views` (records only): key and value have the Arrow type `binary_view` and point to where they were read or decompressed:
         less work, but each batch keeps its windows of the log in memory.
+        `text` (records only): "key", "value" or both as text columns instead of bytes. What is not UTF-8 is a UsageError; with
+        `text_errors="replace"` it has U+FFFD in place of such bytes, and `report.notes["not-utf8"]` counts it.
         `threads`: how many windows are decoded at once; by default one per core of this process, at most 4.
         """
         choices = ReadChoices(
@@ -170,6 +181,8 @@ class Logs:
             allow_disorder=allow_disorder,
             skip_io_errors=skip_io_errors,
             views=views,
+            text=text,
+            text_errors=text_errors,
             threads=threads,
             limits=limits,
             report=report,
@@ -180,8 +193,11 @@ class Logs:
         if table == "findings":
             found = rows.finding_rows(self.check(topics=topics, partitions=partitions, options=options, report=self.report))
             return pa.RecordBatchReader.from_batches(schema, rows.row_batches(found, schema))
-        chosen = self.choose(topics, partitions)
-        return pa.RecordBatchReader.from_batches(schema, _batches(table, chosen, schema, options, self.report))
+        found = _batches(table, self.choose(topics, partitions), schema, options, self.report)
+        if not choices.text_columns.names:
+            return pa.RecordBatchReader.from_batches(schema, found)
+        texts, report = choices.text_columns, self.report
+        return pa.RecordBatchReader.from_batches(texts.schema(schema), (texts.convert(batch, report) for batch in found))
 
     def check(
         self,
@@ -229,7 +245,7 @@ class Logs:
         chosen = self.choose(given.topics, given.partitions)
         self.report = _report_of(given)
         options = given.options(schema.names)
-        return follow_partitions(
+        found = follow_partitions(
             chosen,
             options,
             lambda found, following, report: iter_record_batches([found], schema, following, report),
@@ -238,6 +254,8 @@ class Logs:
             self.report,
             start_offsets or {},
         )
+        texts, report = given.text_columns, self.report
+        return (texts.convert(batch, report) for batch in found) if texts.names else found
 
     def choose(self, topics: Names | None, numbers: Numbers | None) -> list[Partition]:
         """The partitions to read: all live ones, or the one that this path names, whatever its state."""
@@ -247,6 +265,10 @@ class Logs:
 
 def _schema(table: str, columns: Names | None, choices: ReadChoices) -> pa.Schema:
     schema = find_table(table).schema(several_names("columns", columns))
+    texts = choices.text_columns
+    if texts.names and table != "records":
+        raise UsageError(f"text={choices.text!r} is for the table records; table {table} has no keys and values")
+    texts.schema(schema)  # refuses a column that is not read
     if not choices.views:
         return schema
     if table != "records":

@@ -16,12 +16,13 @@ import click
 from kafkalog.errors import UsageError
 
 from ..render.target import STDOUT
-from .values import Number, complete_path, complete_topic, parse_settings, parse_time, without_notices
+from .values import Number, complete_path, complete_topic, parse_names, parse_settings, parse_time, without_notices
 
 # Written out here because the tables need Arrow, which no help text should load; a test compares them.
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 DAMAGE_MODES = ("strict", "skip", "salvage")
 ENCODINGS = ("utf8", "hex", "base64")
+TEXT_ERRORS = ("strict", "replace")
 FORMATS = ("text", "json", "csv", "arrow", "parquet")
 ISOLATIONS = ("read_uncommitted", "read_committed")
 
@@ -301,6 +302,8 @@ class RowOptions:
     limit: int | None
     format: str
     encoding: str
+    text: tuple[str, ...] | None
+    text_errors: str
     csv_safe: bool
     output: str
     report: str | None
@@ -313,6 +316,13 @@ row_options = grouped(
     click.option("--limit", type=Number(0), metavar="N", help="At most this many rows."),
     format_options("How rows are written; see below."),
     choice_option("--encoding", ENCODINGS, "How keys, values and other bytes are written in text, json and csv."),
+    click.option(
+        "--text",
+        callback=parse_names,
+        metavar="A,B",
+        help="With --format arrow or parquet: key, value or both as text columns (UTF-8) instead of bytes.",
+    ),
+    choice_option("--text-errors", TEXT_ERRORS, "What --text does with bytes that are not UTF-8: stop, or put U+FFFD there."),
     click.option(
         "--csv-safe",
         is_flag=True,

@@ -14,6 +14,7 @@ from kafkalog.errors import StorageError, UsageError
 from kafkalog.format.quantities import plural
 from kafkalog.log.reading import DEFAULT_THREADS
 from kafkalog.tables.schemas import find_table
+from kafkalog.tables.text_columns import TextColumns
 from kafkalog.tasks.cat import Cat, Match, Tail, make_payload_decoder
 from kafkalog.tasks.cat.decoding import PayloadDecoder, internal_topic_decoders
 
@@ -50,6 +51,7 @@ def write_records(request: CatRequest) -> int:
         follow=request.follow,
         match=match,
         decoders=decoders,
+        text=TextColumns(request.rows.text or (), request.rows.text_errors),
         **_choices(request),
     )
     size = sum(found.size for found in partitions) if cat.tail is None else 0
@@ -151,10 +153,11 @@ def _open_writer(request: CatRequest, sink: Sink, cat: Cat) -> Writer:
         return record_pages.RecordPageWriter(sink, request.rows.encoding)
     if request.rows.format == "json":
         return record_lines.RecordLineWriter(sink, request.rows.encoding)
-    schema = find_table("records").schema(_columns(request))
     if cat.decoders is None:
-        return open_writer(request.rows.format, sink, schema, request.rows.encoding, csv_safe=request.rows.csv_safe, least=LEAST)
-    return _DecodedWriter(request, sink, schema)
+        return open_writer(
+            request.rows.format, sink, cat.schema, request.rows.encoding, csv_safe=request.rows.csv_safe, least=LEAST
+        )
+    return _DecodedWriter(request, sink, find_table("records").schema(_columns(request)))
 
 
 class _DecodedWriter:

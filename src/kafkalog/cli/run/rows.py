@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from kafkalog.errors import SegmentError, StorageError, UsageError
+from kafkalog.format.quantities import plural, size_text
 from kafkalog.log.report import ReadReport
+from kafkalog.tables.text_columns import REPLACED
 
 from ..commands.shared_options import RowOptions
 from ..failure import exit_code, report_failure, warn
@@ -16,7 +18,7 @@ from ..render.escape import printable
 from ..render.progress import ReadProgress
 from ..render.summary import report_exit_code, summarise, write_report
 from ..render.target import STDOUT, Sink, open_target, refuse_kafka_file
-from ..render.writers import Writer, refuse_terminal
+from ..render.writers import BINARY_FORMATS, Writer, refuse_terminal
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,8 @@ class Output:
         """UsageError for a target that reading must not write to, and for what has no meaning for the format."""
         if self.rows.csv_safe and self.rows.format != "csv":
             raise UsageError(f"--csv-safe has no meaning for --format {self.rows.format}; it works on csv")
+        if self.rows.text and self.rows.format not in BINARY_FORMATS:
+            raise UsageError(f"--text has no meaning for --format {self.rows.format}; it works on arrow and parquet")
         refuse_kafka_file("--output", self.rows.output)
         if self.rows.report is not None:
             refuse_kafka_file("--report", self.rows.report)
@@ -64,9 +68,10 @@ def write_batches(
     With `follow` each batch is shown immediately.
     """
     ended: SegmentError | StorageError | None = None
+    written = None
     try:
         with ReadProgress(size, wanted=output.shows_progress and not follow, report=report) as progress:
-            _write_rows(output, batches, open_writer, progress, follow)
+            written = _write_rows(output, batches, open_writer, progress, follow)
     except _ReadFailed as failed:
         ended = failed.cause
     code = report_exit_code(report) if ended is None else exit_code(ended)
@@ -76,10 +81,30 @@ def write_batches(
             warn(f"{printable(output.rows.output)} was not written")
     if output.rows.report is not None:
         write_report(output.rows.report, report, ended, code)
-    line = summarise(report)
-    if line and not output.rows.quiet:
-        warn(line)
+    if not output.rows.quiet:
+        for line in filter(None, (summarise(report), _replaced(report), _written(output, written))):
+            warn(line)
     return code
+
+
+@dataclass
+class Written:
+    """What reached the output."""
+
+    rows: int = 0
+    size: int = 0
+
+
+def _written(output: Output, written: Written | None) -> str:
+    """What a file holds now; nothing where the rows themselves were seen."""
+    if written is None or output.rows.output == STDOUT:
+        return ""
+    return f"wrote {plural(written.rows, 'row')}, {size_text(written.size)}, to {printable(output.rows.output)}"
+
+
+def _replaced(report: ReadReport) -> str:
+    count = report.notes.get(REPLACED, 0)
+    return f"{plural(count, 'text')} had bytes that are not UTF-8: U+FFFD is in their place" if count else ""
 
 
 def _write_rows(
@@ -88,13 +113,15 @@ def _write_rows(
     open_writer: Callable[[Sink], Writer],
     progress: ReadProgress,
     follow: bool,
-) -> None:
+) -> Written:
+    written = Written()
     with open_target(output.rows.output) as sink:
         refuse_terminal(output.rows.format, sink)
         writer = open_writer(sink)
         try:
             for batch in limited(_read(batches), output.rows.limit):
                 writer.write(batch)
+                written.rows += batch.num_rows
                 if follow:
                     writer.flush()
                 progress.update()
@@ -103,7 +130,9 @@ def _write_rows(
                 writer.finish()
             raise
         writer.finish()
+        written.size = sink.written
         _report_left_out(output, writer)
+    return written
 
 
 def _read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

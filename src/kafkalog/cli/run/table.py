@@ -30,7 +30,8 @@ def write_table(request: TableRequest) -> int:
     logs = kafkalog.open(request.path)
     partitions = logs.choose(choices["topics"], choices["partitions"])
     report = ReadReport()
-    with closing(logs.read(request.name, request.columns, **choices, report=report)) as reader:
+    reader = logs.read(request.name, request.columns, **choices, text=rows.text, text_errors=rows.text_errors, report=report)
+    with closing(reader):
         schema = reader.schema
         return write_batches(
             output,

@@ -11,6 +11,7 @@ from kafkalog.log.partition import Partition
 from kafkalog.log.report import ReadReport
 from kafkalog.tables.logs import Logs
 from kafkalog.tables.schemas import find_table
+from kafkalog.tables.text_columns import TextColumns
 
 from .decoding import DECODED_FIELDS, PayloadDecoder, make_payload_decoder
 from .matching import Match
@@ -28,7 +29,8 @@ class Cat:
 
     `tail` asks for the last so many, of which `match` may leave some out. With `follow` it does not end.
     `decoders` (by topic, or one for all) add the columns `key_json` and `value_json`: null where there is nothing to decode, or
-    where that fails. `undecoded` counts the latter, `seen` and `matched` the records; `is_complete` once all have been read.
+    where that fails. `text` columns are for those who decode nothing. `undecoded` counts what did not decode, `seen` and
+    `matched` the records; `is_complete` once all have been read.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class Cat:
         follow: bool = False,
         match: Match | None = None,
         decoders: PayloadDecoder | Mapping[str, PayloadDecoder] | None = None,
+        text: TextColumns | None = None,
         report: ReadReport | None = None,
         **choices: Any,
     ) -> None:
@@ -49,12 +52,15 @@ class Cat:
         self.follow = follow
         self.match = match if match is not None and match.is_needed else None
         self.decoders = decoders
+        self.text = text if text is not None and text.names else None
         self.report = report if report is not None else ReadReport()
         self.choices = choices
         self.undecoded = self.seen = self.matched = 0
         self.is_complete = False
         schema = find_table("records").schema(self.columns)
-        self.schema = schema if decoders is None else pa.schema([*schema, *DECODED_FIELDS])
+        self.schema = self.text.schema(schema) if self.text is not None else schema
+        if decoders is not None:
+            self.schema = pa.schema([*self.schema, *DECODED_FIELDS])
 
     def batches(self) -> Generator[pa.RecordBatch, None, None]:
         """The records; each batch is of one partition."""
@@ -63,8 +69,13 @@ class Cat:
             found = batch if self.match is None else self.match.only(batch)
             self.matched += found.num_rows
             if found.num_rows:
-                yield found if self.decoders is None else self._decoded(found, self.decoders)
+                yield self._shown(found)
         self.is_complete = True
+
+    def _shown(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if self.decoders is not None:
+            return self._decoded(batch, self.decoders)
+        return batch if self.text is None else self.text.convert(batch, self.report)
 
     def _decoded(self, batch: pa.RecordBatch, decoders: PayloadDecoder | Mapping[str, PayloadDecoder]) -> pa.RecordBatch:
         decoder = decoders.get(batch.column("topic")[0].as_py()) if isinstance(decoders, Mapping) else decoders
