@@ -102,9 +102,10 @@ crashes: $(READY)  ## what writes under every power cut, sync left out, error, k
 fuzz: $(READY)  ## the fuzzers
 	$(RUN) -m tests.fuzz.run $(FUZZ_ARGS)
 
-docs: $(READY)  ## the generated pages under docs/
+docs: $(READY)  ## the generated pages under docs/, and the output that README.md shows
 	$(RUN) -m tools.docs $(DOCS_ARGS)
 	$(RUN) -m tests.parity.page
+	$(RUN) -m tools.consoles
 
 site: $(READY)  ## the docs as a site, in build/site; every link checked
 	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --quiet
