@@ -85,8 +85,10 @@ VERIFY_INTRODUCTION = """\
 written, no broker is needed, and one may be running on the same files. What a broker leaves on disk, after a clean shutdown or
 not, is not an error; what clients sent and the broker did not check may be one.
 
-    for finding in kafkalog.verify("/var/lib/kafka/data"):
+    found = kafkalog.verify("/var/lib/kafka/data")
+    for finding in found:
         print(finding.severity, finding.reason, finding.file, finding.position, finding.advice)
+    print(found.verdict.text, [step.command for step in found.verdict.next_steps])
 
 Also as a table, with the same columns: `kafkalog.open(path).read("findings")`, `kafkalog table findings PATH`,
 `spark.read.format("kafkalog").option("table", "findings")`. See [tables.md](tables.md#findings) for the columns.
@@ -120,6 +122,34 @@ Memory is bounded whatever a file says: about 1.3 GB at the worst, by a batch th
 records of seven bytes, or by index files of 60 MB that are wrong throughout. What asks for more is a finding (`memory-limit`,
 `decompressed-limit`), and everything else is still checked. Time is in proportion to what decompresses. The figures are in
 [damage.md](damage.md#bombs).
+
+## The verdict
+
+The last lines say what a broker that starts on this folder will do, and the commands to type, with paths filled in:
+
+    verdict: the broker will start, but cut orders-0 at offset 46 (162 intact records lost). The last one did not shut down
+      cleanly, so what follows the recovery points is checked. What replicas in sync still have is copied from them.
+      before it starts, copy what it would delete:
+        kafkalog salvage /var/lib/kafka/data/orders-0 --out rescued
+
+To find out, `verify` loads every partition with findings as Kafka's log loading does ([engine.md](engine.md)), in memory, by the
+clean-shutdown file, recovery points and log starts of its log directory. A partition without findings loads as it is. Both are
+tested: against the engine on damaged logs of every format, and against what real brokers left of the golden logs.
+
+| the verdict says | when |
+|---|---|
+| start and lose nothing | nothing is cut, and nothing that is wrong stays |
+| cut an unfinished end off | a write that a crash interrupted; no whole batch is lost |
+| cut X at offset N | after an unclean shutdown, damage after the recovery point: everything that follows goes, intact or not |
+| delete all of X | log-start-offset-checkpoint has it begin after its end |
+| not notice the damage in X | after a clean shutdown, or before the recovery point: consumers stop there |
+| use the wrong index files of X | the same for indexes: readers miss records or transactions |
+| will not start | a folder that belongs to no partition, a file that cannot be read as what it is, damage in what is replayed |
+| Not known | a file could not be read here, or KRaft's own snapshots are damaged |
+
+With several log directories a broker goes on without one that has an unreadable file, but not with a folder that belongs to no
+partition. `__cluster_metadata` is recovered whole at every start. While a broker is running there is no verdict, nor for an object
+store or a single file; for some partitions of a directory it says nothing about the others.
 
 Exit codes: 0 nothing is wrong, 1 there are findings of severity `--fail-on` (default: warning) or worse, 3 all of these are
 limits, 4 something could not be read.

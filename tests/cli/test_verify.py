@@ -18,7 +18,7 @@ from kafkalog.cli.render.writers import FORMATS
 from kafkalog.errors import SEVERITIES
 from kafkalog.tables.schemas import FINDINGS
 from tests.builders.small_logs import made_batch, write_segment
-from tests.cli.runner import COMMAND, Run, run_on_terminal
+from tests.cli.runner import COMMAND, Run, run_on_terminal, without_styles
 
 
 @pytest.fixture
@@ -46,7 +46,8 @@ def test_the_choices_are_those_of_the_code() -> None:
 def test_a_healthy_log_is_one_line_and_exit_code_0(run: Run, healthy: Path) -> None:
     ended = run("verify", healthy)
     assert (ended.code, ended.errors) == (0, "")
-    assert re.fullmatch(r"1 partition, 2 batches, 20 records in [\d,]+ bytes checked: nothing is wrong\.\n", ended.text)
+    checked = r"1 partition, 2 batches, 20 records in [\d,]+ bytes checked: nothing is wrong\.\n"
+    assert re.fullmatch(checked + r"\nverdict: a broker will load these logs and lose nothing\.\n", ended.text)
     assert run("verify", healthy, "--quiet").text == ""
 
 
@@ -56,17 +57,32 @@ def test_damage_is_reported_with_its_place_and_advice_and_exit_code_1(run: Run, 
     assert "orders-0\n  error    crc: the stored checksum does not match the bytes\n" in ended.text
     assert "00000000000000000000.log at byte 0" in ended.text
     assert "→ Copy the partition from another replica" in ended.text
-    assert ended.text.endswith("checked: 1 error.\n")
-    assert max(map(len, ended.text.splitlines())) <= 100
+    assert "checked: 1 error.\n\nverdict: a broker will load these logs, but cut orders-0 at offset 0" in ended.text
+    assert max(map(len, ended.text.splitlines()[:-1])) <= 100  # the last one is a command, which is never broken
 
 
 def test_json_lines_have_the_columns_of_the_table(run: Run, damaged: Path) -> None:
     ended = run("verify", damaged, "--json")
     assert ended.code == 1
-    row = json.loads(ended.text)
+    line, last = ended.text.splitlines()
+    row = json.loads(line)
     assert list(row) == FINDINGS.default_columns
     assert (row["reason"], row["severity"], row["position"], row["topic"]) == ("crc", "error", 0, "orders")
-    assert run("table", "findings", damaged, "--format", "json").text == ended.text
+    assert run("table", "findings", damaged, "--format", "json").text == line + "\n"
+    verdict = json.loads(last)["verdict"]
+    assert (verdict["starts"], verdict["partitions"][0]["outcome"], verdict["partitions"][0]["end_offset"]) == (True, "cut", 0)
+    command = f"kafkalog salvage {damaged}/orders-0 --out rescued"
+    assert verdict["next_steps"] == [{"why": "before it starts, copy what it would delete", "command": command}]
+
+
+def test_the_last_line_is_a_command_to_type_whatever_the_width_and_the_name(run: Run, damaged: Path) -> None:
+    hostile = damaged.rename(damaged.with_name("it's \x1b[2J" + " a long name" * 10))
+    for text in (run("verify", hostile).text, without_styles(run_on_terminal("verify", hostile, columns=60).text)):
+        command = text.replace("\r", "").splitlines()[-1]
+        assert command.isprintable()
+        assert text.splitlines()[-2] == "  before it starts, copy what it would delete:"
+        words = subprocess.run(["bash", "-c", f"printf '%s\\0' {command}"], capture_output=True, check=True).stdout.split(b"\0")
+        assert words[:3] == [b"kafkalog", b"salvage", bytes(hostile / "orders-0")]
 
 
 @pytest.mark.parametrize(("fail_on", "code"), [("error", 0), ("warning", 0), ("info", 1)])
@@ -120,11 +136,13 @@ def test_severities_have_colours_on_a_terminal_unless_no_color_is_set(damaged: P
     (damaged / "orders-0" / "00000000000000000000.log.deleted").write_bytes(b"")
     (damaged / "odd").mkdir()
     program = f"import os, sys; {setting}; from kafkalog.cli.main import main; sys.exit(main(sys.argv[1:]))"
-    shown = run_on_terminal("verify", damaged, program=program).text
+    shown = run_on_terminal("verify", damaged, "--quiet", program=program).text
     for severity, code in (("error", 31), ("warning", 33), ("info", 2)):
         assert (f"  \x1b[{code}m{severity}\x1b[0m " if coloured else f"  {severity} ") in shown
     assert ("\x1b" in shown) is coloured
-    assert shown.endswith("1 error, 1 warning, 1 info.\n")
+    assert "1 error, 1 warning, 1 info.\n" in shown
+    refused = "verdict: the broker will not start with this log directory: odd is a folder"
+    assert (f"\x1b[31m{refused}" if coloured else refused) in shown
 
 
 # The command, which reports when it reads and reads slowly: Ctrl-C comes in the middle on any machine.

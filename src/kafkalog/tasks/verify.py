@@ -15,6 +15,9 @@ from kafkalog.log.report import ReadReport
 from kafkalog.tables.choices import Names, Numbers
 from kafkalog.tables.logs import Logs, open_logs
 
+from .broker_start import find_verdict
+from .verdict import Verdict
+
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
@@ -24,7 +27,10 @@ REASONS_NAMED = 3
 
 @dataclass(repr=False)
 class Findings:
-    """The result of `verify`: findings sorted by place, and how much was checked."""
+    """The result of `verify`: findings sorted by place, and how much was checked.
+
+    `verdict`: what a broker that starts there will do; None for an object store, a single file, or a folder of another name.
+    """
 
     path: str
     findings: list[Finding] = field(default_factory=list)
@@ -32,6 +38,7 @@ class Findings:
     batch_count: int = 0
     record_count: int = 0
     log_bytes: int = 0
+    verdict: Verdict | None = None
 
     def __iter__(self) -> Iterator[Finding]:
         return iter(self.findings)
@@ -103,8 +110,12 @@ def verify(
             found.append(finding)
         elif on_progress is not None:
             on_progress(report)
-    checked = [str(partition) for partition in logs.choose(topics, partitions)]
-    return Findings(logs.path, sorted(found, key=_place), checked, report.kept_batches, report.kept_records, report.kept_bytes)
+    found.sort(key=_place)
+    chosen = logs.choose(topics, partitions)
+    whole = topics is None and partitions is None and logs.is_log_directory
+    verdict = find_verdict(logs.path, logs.partitions if whole else chosen, found, whole=whole)
+    checked = [str(partition) for partition in chosen]
+    return Findings(logs.path, found, checked, report.kept_batches, report.kept_records, report.kept_bytes, verdict)
 
 
 def _place(finding: Finding) -> tuple[str, int, str, int]:

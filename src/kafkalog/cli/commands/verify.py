@@ -26,6 +26,9 @@ Checks the checksum and structure of every batch and record; offsets, leader epo
 entry and segment to segment; .index, .timeindex and .txnindex files against the log; .snapshot files against a replay;
 checkpoints, partition.metadata and meta.properties; and files and folders that a broker left over. docs/verify.md lists every
 finding. Nothing is written, and a broker may be running.
+
+The verdict says what a broker that starts there will do. To find out, the logs are loaded in memory by Kafka's rules, with the
+clean-shutdown file and the recovery points that are there. With --json it is the last line.
 """
 TERMS = {
     "Severities": {

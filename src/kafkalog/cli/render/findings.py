@@ -10,6 +10,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from kafkalog.errors import ERROR, INFO, SEVERITIES, WARNING
 from kafkalog.log.checks.finding import Finding
+from kafkalog.tasks.verdict import Verdict
 from kafkalog.tasks.verify import Findings
 
 from .escape import printable
@@ -29,6 +30,8 @@ def render(found: Findings, style: Style, *, show_all: bool = False) -> str:
     for place, group in groupby(found, key=_partition_of):
         lines += [style.paint(place, BOLD), *_kinds(list(group), style, None if show_all else SHOWN), ""]
     lines += textwrap.wrap(_summary(found), style.width)
+    if found.verdict is not None:
+        lines += _verdict(found.verdict, style)
     return "".join(line + "\n" for line in lines)
 
 
@@ -90,6 +93,18 @@ def _summary(found: Findings) -> str:
     kinds = ((found.errors, "error", ""), (found.warnings, "warning", ""), (found.info, "info", "info"))
     counts = ", ".join(_counted(len(group), *words) for group, *words in kinds if group)
     return f"{checked}: {counts or 'nothing is wrong'}."
+
+
+def _verdict(verdict: Verdict, style: Style) -> Iterator[str]:
+    """What the broker will do, and the commands to type; these are never broken into lines."""
+    code = RED if verdict.starts is False else YELLOW if verdict.starts is None or verdict.partitions else ""
+    yield ""
+    text = printable(f"verdict: {verdict.text}.")
+    for line in textwrap.wrap(text, style.width, subsequent_indent=MARGIN, break_on_hyphens=False):
+        yield style.paint(line, code)
+    for step in verdict.next_steps:
+        yield f"{MARGIN}{printable(step.why)}:"
+        yield f"{MARGIN * 2}{printable(step.command)}"
 
 
 def _counted(count: int, word: str, several: str = "") -> str:

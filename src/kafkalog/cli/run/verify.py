@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pyarrow as pa
@@ -64,6 +65,9 @@ def _write(request: VerifyRequest, found: Findings, sink: Sink) -> None:
     for batch in row_batches(finding_rows(found), schema):
         writer.write(batch)
     writer.finish()
+    if request.format == "json":
+        verdict = None if found.verdict is None else found.verdict.as_dict()
+        sink.write((json.dumps({"verdict": verdict}) + "\n").encode())
 
 
 def findings_exit_code(found: Findings, fail_on: str) -> int:
