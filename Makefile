@@ -102,8 +102,9 @@ crashes: $(READY)  ## what writes under every power cut, sync left out, error, k
 fuzz: $(READY)  ## the fuzzers
 	$(RUN) -m tests.fuzz.run $(FUZZ_ARGS)
 
-docs: $(READY)  ## the generated pages under docs/, and the output that README.md shows
+docs: $(READY)  ## the generated pages under docs/, and what the commands of the recipes and the README print
 	$(RUN) -m tools.docs $(DOCS_ARGS)
+	$(RUN) -m tools.recipes
 	$(RUN) -m tests.parity.page
 	$(RUN) -m tools.consoles
 
