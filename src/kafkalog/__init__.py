@@ -169,4 +169,6 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__} - {"__dir__", "__getattr__"})  # help() would list these two among the functions
+    """The public names; what the module needs for itself, and `__dir__` itself, would only be in the way."""
+    own = {name for name in globals() if name.startswith("__")} - {"__dir__", "__getattr__"}
+    return sorted({*__all__, "spark", *own})

@@ -59,9 +59,21 @@ def test_functions_are_those_of_the_tasks_and_type_checkers_see_the_same() -> No
     seen = {alias.asname or alias.name: node.module for node in imports for alias in node.names}
     assert seen == kafkalog._MODULES
     assert kafkalog.verify is verify_task.verify
-    assert "__getattr__" not in dir(kafkalog)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         getattr(kafkalog, "nothing")  # noqa: B009
+
+
+def test_dir_has_the_public_names_only() -> None:
+    names = {name for name in dir(kafkalog) if not (name.startswith("__") and name.endswith("__"))}
+    assert names == {*kafkalog.__all__, "spark"} - {"__version__"}
+    assert not {"__getattr__", "__dir__"} & set(dir(kafkalog))
+
+
+def test_the_topics_of_logs_are_their_partitions_by_name(logs: Path) -> None:
+    (logs / "orders-7.0123456789abcdef0123456789abcdef-delete").mkdir()
+    opened = kafkalog.open(logs)
+    assert list(opened.topics) == ["o", "orders"]
+    assert [found.partition for found in opened.topics["orders"]] == [0, 1]
 
 
 def test_the_help_of_the_package_lists_every_function_once() -> None:

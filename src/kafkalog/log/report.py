@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafkalog.errors import SegmentError, StorageError, TornTail
+from kafkalog.format.html_table import ROWS_SHOWN, Cell, html_table
 from kafkalog.format.quantities import plural, size_text
 
 MAX_REASONS_SHOWN = 5
@@ -26,6 +27,11 @@ class Dropped:
     @classmethod
     def of(cls, error: SegmentError) -> Dropped:
         return cls(error.file, error.position, error.length, error.reason, error.base_offset, error.last_offset, str(error))
+
+
+def _offsets(found: Dropped) -> tuple[int | None, int | None]:
+    first, last = (None if offset < 0 else offset for offset in (found.base_offset, found.last_offset))
+    return first, last
 
 
 @dataclass
@@ -100,6 +106,17 @@ class ReadReport:
         parts += [plural(len(self.tails), "tail")] if self.tails else []
         parts += [plural(len(self.unread), "unread file")] if self.unread else []
         return f"ReadReport({', '.join(parts)}{', clean' if self.is_clean else ''})"
+
+    def _repr_html_(self) -> str:
+        rows: list[tuple[Cell, ...]] = [
+            (kind, each.reason, each.file, each.position, each.length, *_offsets(each))
+            for kind, several in (("dropped", self.dropped), ("tail", self.tails))
+            for each in several[: ROWS_SHOWN + 1]
+        ]
+        rows += [("unread", None, text, None, None, None, None) for text in self.unread[: ROWS_SHOWN + 1]]
+        known = len(self.dropped) + len(self.tails) + len(self.unread)
+        heads = ("what", "reason", "file", "position", "bytes", "first offset", "last offset")
+        return html_table(repr(self), heads, rows, more=known - len(rows))
 
     def as_dict(self) -> dict[str, Any]:
         """The report as plain values, for JSON."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from kafkalog.errors import Limits, StorageError, UsageError, name_text
+from kafkalog.format.html_table import html_table
 from kafkalog.format.quantities import plural, size_text
 from kafkalog.log.checks.finding import Finding
 from kafkalog.log.checks.run import check_partitions
@@ -126,6 +127,21 @@ class Logs:
             size_text(sum(partition.size for partition in self.partitions)),
         )
         return f"Logs({name_text(self.path)}, {', '.join(counts)})"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (topic, len(found), sum(len(each.segments) for each in found), size_text(sum(each.size for each in found)))
+            for topic, found in self.topics.items()
+        ]
+        return html_table(repr(self), ("topic", "partitions", "segments", "size"), rows)
+
+    @property
+    def topics(self) -> dict[str, list[Partition]]:
+        """The partitions that `read` returns when none are chosen, by topic: list(logs.topics) are the names."""
+        topics: dict[str, list[Partition]] = {}
+        for partition in self.choose(None, None):
+            topics.setdefault(partition.topic, []).append(partition)
+        return topics
 
     def read(
         self,

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import KafkaLogError, Limits, StorageError, UsageError
 from kafkalog.format import names
-from kafkalog.format.quantities import offsets_text, plural, repr_text, size_text
+from kafkalog.format.html_table import Cell, html_table
+from kafkalog.format.quantities import moment_text, offsets_text, plural, repr_text, size_text
 from kafkalog.log.folders import find_partitions
 from kafkalog.log.partition import Partition
 from kafkalog.storage import open_store
@@ -194,6 +195,10 @@ class Listing:
         known = plural(problems, "problem") if problems else ""
         return repr_text("Listing", self.path, topics, plural(len(live), "partition"), size, known)
 
+    def _repr_html_(self) -> str:
+        heads = ("topic", "partitions", "segments", "size", "on disk", "offsets", "from", "to", "formats", "codecs", "problems")
+        return html_table(repr(self), heads, [_html_row(found) for found in self.topics])
+
     @property
     def topics(self) -> list[TopicListing]:
         """The partitions by topic, in order of their names."""
@@ -210,6 +215,22 @@ class Listing:
             "other_names": list(self.other_names),
             "own_names": list(self.own_names),
         }
+
+
+def _html_row(found: TopicListing) -> list[Cell]:
+    times = (found.first_timestamp_ms, found.last_timestamp_ms)
+    return [
+        found.topic,
+        len(found.partitions),
+        found.segment_count,
+        size_text(found.size),
+        size_text(found.disk_size),
+        found.offset_count,
+        *(None if time is None else moment_text(time, "%Y-%m-%d %H:%M") for time in times),
+        ", ".join(f"v{magic}" for magic in found.magics),
+        ", ".join(found.codecs),
+        "; ".join(found.problems),
+    ]
 
 
 def _topic(name: str, found: Sequence[PartitionListing]) -> TopicListing:

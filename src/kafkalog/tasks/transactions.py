@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import CorruptBatch, KafkaLogError, Limits
+from kafkalog.format.html_table import Cell, html_table
 from kafkalog.format.quantities import offsets_text, plural, repr_text
 from kafkalog.log.batches import read_batches
 from kafkalog.log.partition import Partition
@@ -144,6 +145,15 @@ class Transactions:
         counts = Counter(found.state for each in self.partitions for found in each.transactions)
         states = [f"{counts[state]} {state}" for state in STATES]
         return repr_text("Transactions", self.path, plural(len(self.partitions), "partition"), *states)
+
+    def _repr_html_(self) -> str:
+        heads = ("partition", *STATES, "last stable offset", "end", "held back by")
+        return html_table(repr(self), heads, [self._html_row(found) for found in self.partitions])
+
+    def _html_row(self, found: PartitionTransactions) -> list[Cell]:
+        oldest = found.holder
+        by = None if oldest is None else self.transactional_ids.get(oldest.producer_id, f"producer {oldest.producer_id}")
+        return [f"{found.topic}-{found.partition}", *found.counts.values(), found.last_stable_offset, found.end_offset, by]
 
     @property
     def open(self) -> list[tuple[PartitionTransactions, Transaction]]:

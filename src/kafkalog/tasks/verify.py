@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import ERROR, INFO, SEVERITIES, WARNING, Limits, UsageError
+from kafkalog.format.html_table import ROWS_SHOWN, html_table
 from kafkalog.format.quantities import plural, repr_text, size_text
 from kafkalog.log.checks.finding import Finding
 from kafkalog.log.reading import ReadOptions
@@ -53,6 +54,15 @@ class Findings:
         reasons = list(dict.fromkeys(finding.reason for finding in self.at_least(WARNING)))
         named = ", ".join(reasons[:REASONS_NAMED]) + (", …" if len(reasons) > REASONS_NAMED else "")
         return repr_text("Findings", self.path, *looked_at, *counts or ["nothing found"], named and f"reasons: {named}")
+
+    def _repr_html_(self) -> str:
+        by_severity = [finding for name in SEVERITIES for finding in self.of(name)]
+        heads = ("severity", "reason", "file", "position", "first offset", "last offset", "about", "advice")
+        rows = [
+            (each.severity, each.reason, each.file, each.position, each.base_offset, each.last_offset, each.about, each.advice)
+            for each in by_severity[:ROWS_SHOWN]
+        ]
+        return html_table(repr(self), heads, rows, more=len(by_severity) - len(rows))
 
     def of(self, severity: str) -> list[Finding]:
         """The findings of one severity: error, warning or info."""

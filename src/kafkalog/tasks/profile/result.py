@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from kafkalog.errors import path_text
+from kafkalog.format.html_table import html_table
 from kafkalog.format.quantities import plural, repr_text, size_text
 from kafkalog.log.report import ReadReport
 
@@ -232,6 +233,10 @@ class Profile:
         dropped = f"{size_text(self.report.dropped_bytes)} dropped for damage" if self.report.dropped else ""
         where = (plural(len(self.topics), "topic"), plural(len(self.partitions), "partition"), size_text(self.total.bytes))
         return repr_text("Profile", self.path, *where, counted, "quick" if self.quick else "", dropped)
+
+    def _repr_html_(self) -> str:
+        rows = [(topic, found.records, found.batches, size_text(found.bytes)) for topic, found in self.topics.items()]
+        return html_table(repr(self), ("topic", "records", "batches", "bytes"), rows)
 
     def as_dict(self) -> dict[str, Any]:
         """The profile as plain values, for JSON."""
