@@ -148,8 +148,8 @@ tested: against the engine on damaged logs of every format, and against what rea
 | Not known | a file could not be read here, or KRaft's own snapshots are damaged |
 
 With several log directories a broker goes on without one that has an unreadable file, but not with a folder that belongs to no
-partition. `__cluster_metadata` is recovered whole at every start. While a broker is running there is no verdict, nor for an object
-store or a single file; for some partitions of a directory it says nothing about the others.
+partition. `__cluster_metadata` is recovered whole at every start. While a broker is running there is no verdict, nor for an
+object store or a single file; for some partitions of a directory it says nothing about the others.
 
 Exit codes: 0 nothing is wrong, 1 there are findings of severity `--fail-on` (default: warning) or worse, 3 all of these are
 limits, 4 something could not be read.

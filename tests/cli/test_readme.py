@@ -1,4 +1,4 @@
-"""The README says what the commands write now, and the figures of the pages that it names."""
+"""The README has the figures of the pages that it names; tests/docs/test_recipes.py runs its commands."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import re
 import pytest
 
 from tests.tidy.source import ROOT
-from tools.consoles import commands_of, output_of, renewed
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BENCHMARKS = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
@@ -25,25 +24,6 @@ def cells(text: str, first: str) -> list[str]:
     """The other cells of the first table row that begins with this one."""
     (row, *_) = re.findall(rf"^\| {re.escape(first)} \|(.*)\|$", text, re.MULTILINE)
     return [cell.strip(" *") for cell in row.split("|")]
-
-
-def test_every_command_writes_what_the_readme_shows() -> None:
-    assert len(commands_of(README)) >= 3
-    assert renewed(README) == README, "run make docs"
-
-
-def test_a_block_shows_output_and_errors_without_the_path_of_its_folder() -> None:
-    page = "```console\n$ kafkalog ls disk/payments-0\nold\n\n$ kafkalog verify disk --topic audit --quiet\n```\n"
-    shown = renewed(page)
-    assert shown.startswith("```console\n$ kafkalog ls disk/payments-0\ntopic ")
-    assert shown.endswith("\n\n$ kafkalog verify disk --topic audit --quiet\n```\n")
-
-
-def test_a_command_that_cannot_run_is_no_output(tmp_path_factory: pytest.TempPathFactory) -> None:
-    with pytest.raises(ValueError, match="exit code 2"):
-        output_of("kafkalog ls --nothing", tmp_path_factory.mktemp("empty"))
-    with pytest.raises(ValueError, match="only kafkalog"):
-        commands_of("```console\n$ rm -r disk\n```")
 
 
 @pytest.mark.parametrize("name", CONTESTANTS)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.tidy.source import ROOT
-from tools.recipes import Command, read_commands
+from tools.recipes import read_commands
 
 README = ROOT / "README.md"
 FENCED = re.compile(r"^ *```(\w*)[^\n]*\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
@@ -49,11 +49,3 @@ def _code(text: str) -> Iterator[str]:
         yield block
     for span in INLINE.findall(INDENTED.sub("\n", rest)):
         yield span.replace("\n", " ")
-
-
-def readme_commands(text: str) -> list[Command]:
-    """The commands after `$ ` in the blocks of kind `console` and in indented ones."""
-    rest = FENCED.sub("\n", text)
-    found = [block for kind, block in FENCED.findall(text) if kind in ("console", "")]
-    found += [re.sub(r"^(?: {4}|\t)", "", block, flags=re.MULTILINE) for block in INDENTED.findall(rest)]
-    return [command for block in found for command in read_commands(block)]

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.cli.demo.disk import make_disk
 from tests.conftest import require
-from tests.docs.commands import README, readme_commands
 from tools.recipes import DOCS, Command, Failed, Reader, blocks, pages, read_commands, renew, renewed, same
 
 CALLED_FOR = {
@@ -41,17 +39,6 @@ def test_every_recipe_has_commands_and_is_in_the_list_of_recipes() -> None:
     for page in pages():
         kinds = [block.kind for block in blocks(page.read_text(encoding="utf-8"))]
         assert "console" in kinds, page.name
-
-
-def test_the_commands_of_the_readme_on_the_sample_disk_print_what_it_shows(tmp_path: Path) -> None:
-    """Commands on paths of a reader's own (/var/lib/kafka) are checked by their options only: see test_options.py."""
-    make_disk(tmp_path / "disk")
-    reader = Reader(tmp_path)
-    for command in readme_commands(README.read_text(encoding="utf-8")):
-        if "disk" in (command.arguments or []) and "--make" not in (command.arguments or []):
-            printed = reader.type(command)
-            assert reader.code <= 1, printed
-            assert not command.output or same(command.output.rstrip() + "\n", printed), f"{command.line} prints\n{printed}"
 
 
 def page_of(*lines: str) -> str:
