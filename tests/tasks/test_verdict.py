@@ -38,8 +38,8 @@ class Loaded:
     size: int = 0
 
 
-def verdict_on(path: Path, **choices: list[str]) -> Verdict:
-    verdict = kafkalog.verify(path, threads=1, **choices).verdict
+def verdict_on(path: Path, topics: list[str] | None = None) -> Verdict:
+    verdict = kafkalog.verify(path, threads=1, topics=topics).verdict
     assert verdict is not None
     return verdict
 
