@@ -50,6 +50,8 @@ def share(part: int | float, whole: int | float) -> Cell:
 
 
 def percent(ratio: float) -> str:
+    if 0 < ratio < 0.0005:
+        return "< 0.1 %"
     return f"{100 * ratio:.1f} %" if 0 < ratio < 0.0995 else f"{100 * ratio:.0f} %"
 
 

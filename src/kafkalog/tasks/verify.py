@@ -120,7 +120,7 @@ def verify(
             found.append(finding)
         elif on_progress is not None:
             on_progress(report)
-    found.sort(key=_place)
+    found.sort(key=in_place_order)
     chosen = logs.choose(topics, partitions)
     whole = topics is None and partitions is None and logs.is_log_directory
     verdict = find_verdict(logs.path, logs.partitions if whole else chosen, found, whole=whole)
@@ -128,6 +128,7 @@ def verify(
     return Findings(logs.path, found, checked, report.kept_batches, report.kept_records, report.kept_bytes, verdict)
 
 
-def _place(finding: Finding) -> tuple[str, int, str, int]:
+def in_place_order(finding: Finding) -> tuple[str, int, str, int]:
+    """What findings are sorted by: partition, file, position."""
     number = -1 if finding.partition is None else finding.partition
     return finding.topic or "", number, finding.file, -1 if finding.position is None else finding.position

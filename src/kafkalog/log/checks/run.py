@@ -52,13 +52,21 @@ def check_partitions(
     """
     chosen = list(partitions)
     if log_directory is not None and partitions:
-        store = partitions[0].store
-        yield from check_log_directory(store, read_log_directory(store, log_directory), partitions)
-        chosen = [*_bootstrap(store, log_directory), *(partition for partition in partitions if not partition.state)]
+        yield from check_directory(partitions, options, report, log_directory)
+        chosen = [partition for partition in partitions if not partition.state]
     for partition, found in _Run(chosen, options, report).by_partition():
         if found is not None:
             yield from look_again(partition, found, lambda fresh: _look(fresh, options))
         yield None
+
+
+def check_directory(
+    partitions: Sequence[Partition], options: ReadOptions, report: ReadReport, log_directory: str
+) -> Iterator[Finding | None]:
+    """Findings about a log directory, in which all of these partitions were found, but not about what is in them."""
+    store = partitions[0].store
+    yield from check_log_directory(store, read_log_directory(store, log_directory), partitions)
+    yield from check_partitions(_bootstrap(store, log_directory), options, report)
 
 
 def _look(partition: Partition, options: ReadOptions) -> list[Finding]:

@@ -17,7 +17,7 @@ from kafkalog.storage import local_path
 from kafkalog.storage.publish import streamed_file
 from kafkalog.tables.choices import Names, Numbers
 from kafkalog.tables.logs import Logs
-from kafkalog.tasks.overview import TOP, Path, Progress, overview
+from kafkalog.tasks.overview import TOP, OverviewChoices, Path, Progress, overview
 from kafkalog.tasks.overview.result import Overview
 
 from . import disk, epochs, findings, formats, made, records, savings, summary, times, transactions
@@ -93,8 +93,7 @@ def report(
     few batches only, and checks nothing. Rankings list the `top` heaviest. Damaged batches are left out and listed, unless
     `on_damage` says otherwise. `on_progress` is called with the bytes done and the bytes to do.
     """
-    found = overview(
-        paths,
+    choices = OverviewChoices(
         topics=topics,
         partitions=partitions,
         top=top,
@@ -103,7 +102,5 @@ def report(
         now_ms=now_ms,
         threads=threads,
         limits=limits,
-        filesystem=filesystem,
-        on_progress=on_progress,
     )
-    return Report(found)
+    return Report(overview(paths, choices, filesystem=filesystem, on_progress=on_progress))

@@ -1,14 +1,19 @@
-"""Everything that `kafkalog report` shows, from one profile and one check of the logs at some paths."""
+"""Everything that `kafkalog report` shows, from one profile and one check of the logs at some paths.
+
+It is counted in parts, which can be added up: `overview` counts one part after the other, Spark counts them on its executors.
+"""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import Limits, UsageError
+from kafkalog.log.checks.finding import Finding
+from kafkalog.log.checks.run import check_directory, check_partitions
 from kafkalog.log.folders import choose, live_partitions
 from kafkalog.log.partition import Partition
 from kafkalog.log.reading import ReadOptions
@@ -18,7 +23,7 @@ from kafkalog.tables.logs import Logs, open_logs
 from kafkalog.tasks.profile import ProfileRun, check_choices, disk_use, profile_result
 from kafkalog.tasks.profile.record_counts import COLUMNS
 from kafkalog.tasks.profile.retention import DEFAULT_RETENTION_MS, FutureTimestamps
-from kafkalog.tasks.verify import Findings, verify
+from kafkalog.tasks.verify import Findings, in_place_order
 
 from .observed import Observed
 from .result import Deleted, Overview
@@ -32,48 +37,161 @@ Path = str | os.PathLike[str]
 Progress = Callable[[int, int], None]
 
 
+@dataclass(frozen=True)
+class OverviewChoices:
+    """What callers of `overview` choose, besides the paths."""
+
+    topics: Names | None = None
+    partitions: Numbers | None = None
+    top: int = TOP
+    quick: bool = False
+    on_damage: str = "skip"
+    now_ms: int | None = None
+    threads: int | None = None
+    limits: Limits | None = None
+
+    def __post_init__(self) -> None:
+        check_choices(self.top, self.on_damage, self.threads)
+
+    def options(self) -> ReadOptions:
+        return ReadOptions(
+            COLUMNS,
+            on_damage=self.on_damage,
+            include_control=True,
+            include_empty=True,
+            threads=self.threads,
+            limits=self.limits or Limits(),
+        )
+
+
+@dataclass
+class Counted:
+    """What was counted and found in some partitions."""
+
+    run: ProfileRun
+    observed: Observed
+    findings: list[Finding] = field(default_factory=list)
+    checked: ReadReport = field(default_factory=ReadReport)
+
+    def merge(self, other: Counted) -> Counted:
+        """Add what was counted in other partitions."""
+        self.run.merge(other.run)
+        self.observed.merge(other.observed)
+        self.findings += other.findings
+        self.checked.add(other.checked)
+        return self
+
+
+class OverviewPlan:
+    """What is at some paths, listed and not read yet."""
+
+    def __init__(
+        self, paths: Path | Logs | Sequence[Path], choices: OverviewChoices, filesystem: FileSystem | None = None
+    ) -> None:
+        self.each = _open_each(paths, filesystem)
+        self.choices = choices
+        self.topics = several_names("topics", choices.topics)
+        self.numbers = several_numbers("partitions", choices.partitions)
+        self.logs = Logs(", ".join(one.path for one in self.each), [found for one in self.each for found in one.partitions])
+        live = [found for one in self.each for found in live_partitions(one.partitions, one.path)]
+        self.chosen = choose(live, self.logs.path, self.topics, self.numbers)
+        for partition in self.chosen:
+            if partition.file is not None and not partition.segments:
+                raise UsageError(f"{partition.file}: nothing to compare it with; give the folder that it is in")
+        self.now_ms = int(time.time() * 1000) if choices.now_ms is None else choices.now_ms
+        self.size = sum(partition.size for partition in self.chosen)
+
+    @property
+    def total(self) -> int:
+        """The bytes to read: to count them, and again to check them."""
+        return self.size if self.choices.quick else 2 * self.size
+
+    def begin(self, on_progress: Progress | None = None) -> Counted:
+        """Nothing counted yet."""
+        observed = Observed(records=not self.choices.quick)
+        future = FutureTimestamps(self.now_ms, DEFAULT_RETENTION_MS)
+        run = ProfileRun(self.chosen, self.choices.options(), future, _bytes_of(on_progress, 0, self.total), observed)
+        return Counted(run, observed)
+
+    def check_directories(self, counted: Counted) -> None:
+        """Add the findings about the log directories as a whole, if all of them is asked for."""
+        if self.choices.quick or self.topics is not None or self.numbers is not None:
+            return
+        for logs in self.each:
+            if logs.is_log_directory and logs.partitions:
+                found = check_directory(logs.partitions, self.choices.options(), counted.checked, logs.path)
+                counted.findings += [finding for finding in found if finding is not None]
+
+    def result(self, counted: Counted) -> Overview:
+        run = counted.run
+        disk = disk_use(self.logs, self.chosen, self.topics, self.numbers)
+        profile = profile_result(run, self.logs, self.now_ms, self.choices.top, quick=self.choices.quick, disk=disk)
+        paths = tuple(one.path for one in self.each)
+        checked = None if self.choices.quick else self._findings(counted)
+        return counted.observed.result(paths, self.chosen, profile, checked, self._deleted())
+
+    def _findings(self, counted: Counted) -> Findings:
+        report = counted.checked
+        found = sorted(counted.findings, key=in_place_order)
+        names = [str(partition) for partition in self.chosen]
+        return Findings(self.logs.path, found, names, report.kept_batches, report.kept_records, report.kept_bytes)
+
+    def _deleted(self) -> tuple[Deleted, ...]:
+        """Folders that a broker has deleted or moved aside, and files in live ones that it was about to delete."""
+        live = {partition.folder for partition in self.chosen}
+        found = []
+        for partition in self.logs.partitions:
+            if self.topics is not None and partition.topic not in self.topics:
+                continue
+            if self.numbers is not None and partition.partition not in self.numbers:
+                continue
+            is_live = partition.folder in live
+            files = partition.leftovers if is_live else partition.files
+            state = "files" if is_live else partition.state
+            if files:
+                size = sum(stored.size for stored in files)
+                found.append(Deleted(partition.folder, partition.topic, partition.partition, state, len(files), size))
+        return tuple(sorted(found, key=lambda each: -each.bytes))
+
+
 def overview(
     paths: Path | Logs | Sequence[Path],
+    choices: OverviewChoices | None = None,
     *,
-    topics: Names | None = None,
-    partitions: Numbers | None = None,
-    top: int = TOP,
-    quick: bool = False,
-    on_damage: str = "skip",
-    now_ms: int | None = None,
-    threads: int | None = None,
-    limits: Limits | None = None,
     filesystem: FileSystem | None = None,
     on_progress: Progress | None = None,
 ) -> Overview:
     """What is at these paths, counted and checked. The logs are read twice, in memory that does not grow with them.
 
-    `quick` reads headers and a few batches only, and checks nothing.
+    A quick one reads headers and a few batches only, and checks nothing.
     """
-    check_choices(top, on_damage, threads)
-    each = open_each(paths, filesystem)
-    logs = Logs(", ".join(found.path for found in each), [found for one in each for found in one.partitions])
-    topics, numbers = several_names("topics", topics), several_numbers("partitions", partitions)
-    live = [found for one in each for found in live_partitions(one.partitions, one.path)]
-    chosen = choose(live, logs.path, topics, numbers)
-    now = int(time.time() * 1000) if now_ms is None else now_ms
-    options = ReadOptions(
-        COLUMNS, on_damage=on_damage, include_control=True, include_empty=True, threads=threads, limits=limits or Limits()
-    )
-    observed = Observed(records=not quick)
-    size = sum(partition.size for partition in chosen)
-    total = size if quick else 2 * size
-    run = ProfileRun(chosen, options, FutureTimestamps(now, DEFAULT_RETENTION_MS), _bytes_of(on_progress, 0, total), observed)
-    run.read(quick=quick)
-    profile = profile_result(run, logs, now, top, quick=quick, disk=disk_use(logs, chosen, topics, numbers))
-    checked = None
-    if not quick:
-        checked = _check(each, chosen, topics, numbers, threads, limits, _bytes_of(on_progress, size, total))
-    deleted = _deleted(logs, chosen, topics, numbers)
-    return observed.result(tuple(one.path for one in each), chosen, profile, checked, deleted)
+    plan = OverviewPlan(paths, choices or OverviewChoices(), filesystem)
+    counted = plan.begin(on_progress)
+    plan.check_directories(counted)
+    count(counted, plan.chosen, quick=plan.choices.quick, on_check=_bytes_of(on_progress, plan.size, plan.total))
+    return plan.result(counted)
 
 
-def open_each(paths: Path | Logs | Sequence[Path], filesystem: FileSystem | None) -> list[Logs]:
+def part_of(whole: Counted, partitions: list[Partition]) -> Counted:
+    """An empty part for some of the partitions, to be counted elsewhere and merged into the whole."""
+    observed = Observed(records=whole.observed.records)
+    return Counted(whole.run.part(partitions, observed), observed)
+
+
+def count(
+    part: Counted, partitions: Sequence[Partition], *, quick: bool, on_check: Callable[[ReadReport], None] | None = None
+) -> Counted:
+    """Read the partitions of a part."""
+    part.run.read(quick=quick)
+    for finding in () if quick else check_partitions(partitions, part.run.options, part.checked):
+        if finding is not None:
+            part.findings.append(finding)
+        elif on_check is not None:
+            on_check(part.checked)
+    return part
+
+
+def _open_each(paths: Path | Logs | Sequence[Path], filesystem: FileSystem | None) -> list[Logs]:
     """The logs at each path; a single one stands for a list of one."""
     if isinstance(paths, Logs):
         return [paths]
@@ -87,61 +205,3 @@ def _bytes_of(on_progress: Progress | None, before: int, total: int) -> Callable
     if on_progress is None:
         return None
     return lambda report: on_progress(before + report.kept_bytes + report.dropped_bytes, total)
-
-
-def _check(
-    each: Sequence[Logs],
-    chosen: Sequence[Partition],
-    topics: Names | None,
-    numbers: Numbers | None,
-    threads: int | None,
-    limits: Limits | None,
-    on_progress: Callable[[ReadReport], None] | None,
-) -> Findings:
-    """The findings of all paths as one result; where one path has none of the chosen partitions, it is passed over."""
-    folders = {partition.folder for partition in chosen}
-    joined: Findings | None = None
-    for logs in each:
-        there = [partition for partition in logs.partitions if partition.folder in folders]
-        if not there:
-            continue
-        narrowed = topics is not None or numbers is not None
-        target = Logs(logs.path, there) if narrowed else logs
-        found = verify(
-            target,
-            topics=sorted({partition.topic for partition in there}) if narrowed else None,
-            threads=threads,
-            limits=limits,
-            on_progress=on_progress,
-        )
-        joined = found if joined is None else _joined(joined, found)
-    return joined or Findings(", ".join(logs.path for logs in each))
-
-
-def _joined(first: Findings, second: Findings) -> Findings:
-    return replace(
-        first,
-        path=f"{first.path}, {second.path}",
-        findings=[*first.findings, *second.findings],
-        partitions=[*first.partitions, *second.partitions],
-        batch_count=first.batch_count + second.batch_count,
-        record_count=first.record_count + second.record_count,
-        log_bytes=first.log_bytes + second.log_bytes,
-    )
-
-
-def _deleted(
-    logs: Logs, chosen: Sequence[Partition], topics: Sequence[str] | None, numbers: Sequence[int] | None
-) -> tuple[Deleted, ...]:
-    """Folders that a broker has deleted or moved aside, and files in live ones that it was about to delete."""
-    live = {partition.folder for partition in chosen}
-    found = []
-    for partition in logs.partitions:
-        if (topics is not None and partition.topic not in topics) or (numbers is not None and partition.partition not in numbers):
-            continue
-        files = partition.leftovers if partition.folder in live else partition.files
-        if files:
-            size = sum(stored.size for stored in files)
-            state = partition.state if partition.folder not in live else "files"
-            found.append(Deleted(partition.folder, partition.topic, partition.partition, state, len(files), size))
-    return tuple(sorted(found, key=lambda each: -each.bytes))

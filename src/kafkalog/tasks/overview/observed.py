@@ -89,6 +89,19 @@ class Observed:
     def see_transactions(self, partition: Partition, replay: TransactionReplay) -> None:
         self.replays[partition.file or partition.folder] = TransactionCounts(replay)
 
+    def merge(self, other: Observed) -> None:
+        """Add what was seen of other partitions."""
+        self.views |= other.views
+        self.segments |= other.segments
+        for topic, formats in other.formats.items():
+            for magic, found in formats.items():
+                counted = self.formats.setdefault(topic, {}).setdefault(magic, FormatCount())
+                counted.add(found.bytes, found.batches, found.records)
+        self.times.merge(other.times)
+        self.key_sizes.merge(other.key_sizes)
+        self.value_sizes.merge(other.value_sizes)
+        self.replays |= other.replays
+
     def result(
         self,
         paths: tuple[str, ...],

@@ -45,6 +45,14 @@ class TimeCounts:
         while len(self.moments) > MOST_MOMENTS:
             self._widen()
 
+    def merge(self, other: TimeCounts) -> None:
+        """Add what was counted elsewhere."""
+        while self.level < other.level:
+            self._widen()
+        for key, (size, count) in other.moments.items():
+            self.add_one(key * other.span_ms, size, count)
+        self.untimed = (self.untimed[0] + other.untimed[0], self.untimed[1] + other.untimed[1])
+
     def _widen(self) -> None:
         old_span, old = self.span_ms, self.moments
         self.level += 1

@@ -107,7 +107,7 @@ class ProfileRun:
         self.observer = observer
         self.report = ReadReport()
         self.entries = EntryCounts()
-        self.records = RecordCounts(observer)
+        self.records = RecordCounts(observer, [partition.topic for partition in partitions])
         self.zstd = ZstdTrial(partitions, options.limits)
 
     def _each(self) -> Iterator[Partition]:
@@ -118,6 +118,25 @@ class ProfileRun:
     def _show_progress(self) -> None:
         if self.on_progress is not None:
             self.on_progress(self.report)
+
+    def part(self, partitions: list[Partition], observer: Observer | None) -> ProfileRun:
+        """A run over some of the partitions, which `merge` can take."""
+        future = FutureTimestamps(0, self.future.retention_ms)
+        future.bound_ms = self.future.bound_ms
+        part = ProfileRun(partitions, self.options, future, None, observer)
+        part.records = RecordCounts(observer, self.records.topics)
+        part.zstd = self.zstd.part(partitions)
+        return part
+
+    def merge(self, other: ProfileRun) -> None:
+        """Add what a run over other partitions counted."""
+        tails = [*self.report.tails, *other.report.tails]
+        self.report.add(other.report)
+        self.report.tails = tails
+        self.entries.merge(other.entries)
+        self.records.merge(other.records)
+        self.future.merge(other.future)
+        self.zstd.merge(other.zstd)
 
     def read(self, *, quick: bool) -> None:
         (self.read_headers if quick else self.read_records)()

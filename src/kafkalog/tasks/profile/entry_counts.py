@@ -64,6 +64,14 @@ class EntryCounts:
         known = slice(None) if uncounted is None else ~uncounted
         self.batch_records.add(counts[known], sizes[known])
 
+    def merge(self, other: EntryCounts) -> None:
+        """Add what was counted elsewhere."""
+        for key, count in other.by_codec.items():
+            self.by_codec.setdefault(key, Count()).__iadd__(count)
+        self.producers.merge(other.producers)
+        self.batch_records.merge(other.batch_records)
+        self.batch_bytes.merge(other.batch_bytes)
+
     def partitions(self) -> dict[tuple[str, int], Count]:
         found: dict[tuple[str, int], Count] = {}
         for (topic, number, _), count in self.by_codec.items():
@@ -114,6 +122,14 @@ class Buckets:
         least = int(values.min())
         self.smallest = least if self.smallest is None else min(self.smallest, least)
         self.largest = max(self.largest, int(values.max()))
+
+    def merge(self, other: Buckets) -> None:
+        self.counts += other.counts
+        self.bytes += other.bytes
+        self.sum += other.sum
+        known = [each.smallest for each in (self, other) if each.smallest is not None]
+        self.smallest = min(known, default=None)
+        self.largest = max(self.largest, other.largest)
 
     def result(self) -> Distribution:
         buckets = tuple(

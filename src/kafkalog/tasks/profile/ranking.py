@@ -8,6 +8,8 @@ all are new.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from kafkalog.kernels import counting as kernel
@@ -56,6 +58,32 @@ class HeavyItems:
         content = names.view(np.uint8)
         kernel.hash_texts(content, starts, sizes, np.ones(len(names), np.uint8), 0, ids)
         self.add(ids, content, starts, sizes, run_weights, run_counts)
+
+    def merge(self, other: HeavyItems) -> None:
+        """Add what another table counted, with ids made the same way."""
+        slots = np.flatnonzero(other.table[:, kernel.ID] != kernel.FREE)
+        for owner in np.unique(other.table[slots, kernel.OWNER]).tolist():
+            rows = slots[other.table[slots, kernel.OWNER] == owner]
+            ids, weights, counts, sizes = (
+                np.ascontiguousarray(other.table[rows, column])
+                for column in (kernel.ID, kernel.BYTES, kernel.RECORDS, kernel.LABEL_SIZE)
+            )
+            self.add(ids, other.labels, rows * other.label_bytes, sizes, weights, counts, owner)
+        self.error_bytes += other.error_bytes
+        self.is_exact &= other.is_exact
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without its empty slots, as it travels from a task of Spark to another."""
+        slots = np.flatnonzero(self.table[:, kernel.ID] != kernel.FREE)
+        labels = self.labels.reshape(len(self.table), self.label_bytes)[slots].reshape(-1)
+        return {**vars(self), "table": self.table[slots], "labels": labels, "spare": None, "slots": len(self.table)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        packed, slots = (state["table"], state["labels"]), state.pop("slots")
+        vars(self).update(state)
+        self.table, self.labels = _empty(slots, self.label_bytes)
+        if len(packed[0]):
+            self.used = kernel.move_items(*packed, self.table, self.labels, 0)
 
     def _make_room(self) -> None:
         old, slots, less = (self.table, self.labels), len(self.table), 0

@@ -5,6 +5,7 @@ The stored bytes of a batch are shared out among its records by the size of key,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,13 +69,13 @@ class _Texts:
 class RecordCounts:
     """Records as they pass, partition by partition, in log order."""
 
-    def __init__(self, observer: Observer | None = None) -> None:
+    def __init__(self, observer: Observer | None = None, topics: Sequence[str] = ()) -> None:
         self.observer = observer
         self.hours = HeavyItems(MOST_HOURS)
         self.keys = HeavyItems(MOST_KEYS, LABEL_BYTES)
         self.prefixes = HeavyItems(MOST_PREFIXES, LABEL_BYTES)
         self.headers = HeavyItems(MOST_HEADERS, LABEL_BYTES)
-        self.topics: list[str] = []
+        self.topics = list(dict.fromkeys(topics))  # ids depend on their order
         self.compactable: dict[str, Compactable] = {}
         self._prefix_ends = readonly(np.isin(np.arange(256), list(PREFIX_ENDS)).astype(np.uint8))
         self._constants = Constants()
@@ -90,6 +91,15 @@ class RecordCounts:
     def end(self, partition: Partition) -> None:
         self.part.sums += self.last_records.sums()
         self.compactable.setdefault(partition.topic, Compactable()).__iadd__(self.part)
+        self.last_records = LastRecords(0)
+
+    def merge(self, other: RecordCounts) -> None:
+        """Add what was counted of other partitions, with the same topics."""
+        assert self.topics == other.topics
+        for name in ("hours", "keys", "prefixes", "headers"):
+            getattr(self, name).merge(getattr(other, name))
+        for topic, found in other.compactable.items():
+            self.compactable.setdefault(topic, Compactable()).__iadd__(found)
 
     def add(self, found: RecordSlice, aborted: AbortedRanges | None) -> None:
         rows = found.stop - found.start

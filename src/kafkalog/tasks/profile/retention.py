@@ -50,6 +50,10 @@ class FutureTimestamps:
         seen.largest_ms = max(seen.largest_ms, largest_ms)
         seen.records += records
 
+    def merge(self, other: FutureTimestamps) -> None:
+        """Add what was seen of other files."""
+        self.seen.update(other.seen)
+
     def pinned(self, partitions: Iterable[Partition]) -> tuple[tuple[PinnedSegment, ...], int]:
         """(the segments, those held longest first; their bytes and those of all segments after them)."""
         found, held_bytes = [], 0

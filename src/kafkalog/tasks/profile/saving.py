@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -38,6 +39,13 @@ class _Group:
     ratios: list[float] = field(default_factory=list)
     batches: int = 0
     saved_bytes: int = 0
+
+    def __iadd__(self, other: _Group) -> _Group:
+        self.of_bytes += other.of_bytes
+        self.ratios += other.ratios
+        self.batches += other.batches
+        self.saved_bytes += other.saved_bytes
+        return self
 
     def result(self, *, whole: bool) -> ZstdSaving:
         if whole:
@@ -85,6 +93,20 @@ class ZstdTrial:
         self.drawn = np.sort(np.random.default_rng(seed).integers(0, max(total, 1), draws))
         self.total = _Group()
         self.topics: dict[str, _Group] = {}
+
+    def part(self, partitions: list[Partition]) -> ZstdTrial:
+        """The same draws for some of the partitions."""
+        part = copy(self)
+        files = {segment.log.path for partition in partitions for segment in partition.segments}
+        part.starts = {file: start for file, start in self.starts.items() if file in files}
+        part.total, part.topics = _Group(), {}
+        return part
+
+    def merge(self, other: ZstdTrial) -> None:
+        """Add what became of other partitions' draws."""
+        self.total += other.total
+        for topic, group in other.topics.items():
+            self.topics.setdefault(topic, _Group()).__iadd__(group)
 
     def add(self, partition: Partition, file: str, entries: EntryTable) -> None:
         """The next entries."""
