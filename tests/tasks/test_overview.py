@@ -109,6 +109,18 @@ def test_damage_is_a_finding_and_left_out_of_the_counts(logs: Path) -> None:
     assert found.partitions[0].count.records == 20
 
 
+def test_a_verdict_of_each_path_says_what_a_broker_will_do(logs: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    whole = overview(logs, now_ms=NOW)
+    assert [found.text for found in whole.verdicts] == [kafkalog.verify(logs).verdict.text]  # type: ignore[union-attr]
+    other = tmp_path_factory.mktemp("other")
+    path = write_segment(other / "users-0", 0, made_batch(0), made_batch(10))
+    path.write_bytes(path.read_bytes()[:-9])
+    both = overview([logs, other], now_ms=NOW)
+    assert both.verdicts == (whole.verdicts[0], kafkalog.verify(other).verdict)
+    assert "When a broker starts here" in kafkalog.report([logs, other], now_ms=NOW).html
+    assert overview(logs, now_ms=NOW, quick=True).verdicts == ()
+
+
 def test_several_paths_are_one_overview(logs: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     other = tmp_path_factory.mktemp("other")
     write_segment(other / "users-0", 0, made_batch(0))

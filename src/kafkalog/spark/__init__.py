@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from kafkalog.tables.choices import Names
+    from kafkalog.errors import Limits
+    from kafkalog.pages.report import Report
+    from kafkalog.tables.choices import Names, Numbers
 
     from .ingestion.executors import Notices
     from .ingestion.run import IngestSummary
 
-__all__ = ["SourceLag", "ingest", "java_home", "lag", "read_fast", "session"]
+__all__ = ["SourceLag", "ingest", "java_home", "lag", "read_fast", "report", "session"]
 
 
 def ingest(
@@ -112,3 +114,41 @@ def read_fast(
 
     paths = [path] if isinstance(path, str | os.PathLike) else path
     return frame_of(spark, [os.fsdecode(each) for each in paths], schema, options or {})
+
+
+def report(
+    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    spark: SparkSession,
+    topics: Names | None = None,
+    partitions: Numbers | None = None,
+    top: int = 50,
+    quick: bool = False,
+    on_damage: str = "skip",
+    now_ms: int | None = None,
+    limits: Limits | None = None,
+) -> Report:
+    """The same as `kafkalog.report`, counted by the executors of `spark`: for logs that are too large for one machine.
+
+    Every executor must be able to read the paths. A task takes whole partitions, so the largest partition is the least that
+    it takes.
+    """
+    from .session import require_pyspark
+
+    require_pyspark()
+    from kafkalog.tasks.overview import OverviewChoices
+
+    from .reporting import make_report
+
+    several = [paths] if isinstance(paths, str | os.PathLike) else paths
+    choices = OverviewChoices(
+        topics=topics,
+        partitions=partitions,
+        top=top,
+        quick=quick,
+        on_damage=on_damage,
+        now_ms=now_ms,
+        threads=1,  # Spark gives a task one core
+        limits=limits,
+    )
+    return make_report(spark, [os.fsdecode(path) for path in several], choices)

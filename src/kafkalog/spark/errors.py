@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -57,6 +58,15 @@ def coded() -> Iterator[None]:
         raise
     except KafkaLogError as error:
         raise SparkSourceError(_code(error), _text(error)) from error
+
+
+def error_of_task(error: Exception) -> SparkSourceError:
+    """The error of a task as it was raised there, of which Spark passes on only the text; or that of Spark itself."""
+    text = str(error)
+    found = re.search(r"(KAFKALOG_[A-Z_]+): (.*)", text)
+    if found is not None:
+        return SparkSourceError(found[1], found[2])
+    return SparkSourceError(SPARK_FAILED, text.strip().partition("\n")[0] or type(error).__name__)
 
 
 def _code(error: KafkaLogError) -> str:

@@ -12,6 +12,7 @@ from kafkalog.pages.markup import Child, Markup, element
 from kafkalog.pages.tables import code
 from kafkalog.tasks.overview.result import Overview
 from kafkalog.tasks.transactions import abort_command
+from kafkalog.tasks.verdict import Verdict
 
 from .section import DAY, MINUTE, Section, command, time_text, topic_command
 
@@ -29,7 +30,7 @@ class Hint:
 
 
 def section(overview: Overview) -> Section:
-    return Section("summary", "Summary", element("div", _cards(overview), _hints(overview)))
+    return Section("summary", "Summary", element("div", _cards(overview), _verdicts(overview), _hints(overview)))
 
 
 def _cards(overview: Overview) -> Markup:
@@ -61,6 +62,25 @@ def _found(overview: Overview) -> tuple[str, str]:
     several = {ERROR: "errors", WARNING: "warnings", INFO: INFO}
     named = [plural(counts[severity], severity, noun) for severity, noun in several.items() if counts[severity]]
     return f"{len(overview.checked):,}", ", ".join(named) or "nothing is wrong"
+
+
+def _verdicts(overview: Overview) -> Child:
+    """What a broker will do that starts here, and the commands to type first."""
+    if not overview.verdicts:
+        return None
+    several = len(overview.verdicts) > 1
+    items = [element("li", _verdict(found, several=several), class_=f"hint {_severity(found)}") for found in overview.verdicts]
+    return element("div", element("h3", "When a broker starts here"), element("ul", items, class_="hints"))
+
+
+def _severity(found: Verdict) -> str:
+    return ERROR if found.starts is False else WARNING if found.starts is None or found.partitions else INFO
+
+
+def _verdict(found: Verdict, *, several: bool) -> list[Child]:
+    where = element("strong", f"{found.path}: ") if several else None
+    steps = [element("div", f"{step.why}: ", code(step.command)) for step in found.next_steps]
+    return [where, f"{found.text}.", *steps]
 
 
 def _hints(overview: Overview) -> Markup:
@@ -102,7 +122,7 @@ def _findings(overview: Overview) -> Iterator[Hint]:
             kinds = [f"{reason} ({count})" for reason, count in Counter(each.reason for each in found).most_common(NAMED)]
             places = len({(each.topic, each.partition) for each in found})
             text = f"{plural(len(found), severity)} in {plural(places, 'partition')}: {', '.join(kinds)}."
-            yield Hint(severity, text, tuple(command("kafkalog", "verify", path) for path in overview.paths))
+            yield Hint(severity, text, () if overview.verdicts else (command("kafkalog", "verify", *overview.paths[:1]),))
 
 
 def _open_transactions(overview: Overview) -> Iterator[Hint]:

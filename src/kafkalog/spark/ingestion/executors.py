@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kafkalog.errors import UsageError
 
-from ..errors import SPARK_FAILED, SparkSourceError, bad_option
+from ..errors import SparkSourceError, bad_option, error_of_task
 from ..session import NO_PYSPARK, java_home, session_cores, start_session
 from ..shipped_kernels import kernels_for_tasks
 from .task_writing import IngestTask, TaskResult, read_sample, write_task
@@ -87,7 +87,7 @@ class SparkExecutor:
                 results: list[TaskResult] = context.parallelize(tasks, len(tasks)).map(work).collect()
             return results
         except Exception as error:
-            raise _own_error(error) from error
+            raise error_of_task(error) from error
         finally:
             # Later jobs of the caller do not belong to this group.
             for name, value in before.items():
@@ -133,15 +133,6 @@ def _watched(context: Any, group: str, total: int, on_progress: OnProgress) -> I
 def _stages(tracker: Any, job: int) -> Sequence[int]:
     info = tracker.getJobInfo(job)
     return () if info is None else info.stageIds
-
-
-def _own_error(error: Exception) -> SparkSourceError:
-    """The error of a task as it was raised there, of which Spark passes on only the text; or that of Spark itself."""
-    text = str(error)
-    found = re.search(r"(KAFKALOG_[A-Z_]+): (.*)", text)
-    if found is not None:
-        return SparkSourceError(found[1], found[2])
-    return SparkSourceError(SPARK_FAILED, text.strip().partition("\n")[0] or type(error).__name__)
 
 
 class Notices(Protocol):
@@ -216,7 +207,7 @@ def _started(master: str, conf: Mapping[str, str], notices: Notices) -> SparkSes
     try:
         found = start_session(master, "kafkalog ingest", conf)
     except Exception as error:
-        own = _own_error(error)
+        own = error_of_task(error)
         raise SparkSourceError(own.code, f"{own.args[1].rstrip('.')}; to run without Spark: --master {WITHOUT_SPARK}") from error
     notices.started(master, time.monotonic() - begin)
     return found

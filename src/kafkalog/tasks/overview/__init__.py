@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import Limits, UsageError
@@ -20,9 +20,11 @@ from kafkalog.log.reading import ReadOptions
 from kafkalog.log.report import ReadReport
 from kafkalog.tables.choices import Names, Numbers, several_names, several_numbers
 from kafkalog.tables.logs import Logs, open_logs
+from kafkalog.tasks.broker_start import find_verdict
 from kafkalog.tasks.profile import ProfileRun, check_choices, disk_use, profile_result
 from kafkalog.tasks.profile.record_counts import COLUMNS
 from kafkalog.tasks.profile.retention import DEFAULT_RETENTION_MS, FutureTimestamps
+from kafkalog.tasks.verdict import Verdict
 from kafkalog.tasks.verify import Findings, in_place_order
 
 from .observed import Observed
@@ -115,10 +117,8 @@ class OverviewPlan:
 
     def check_directories(self, counted: Counted) -> None:
         """Add the findings about the log directories as a whole, if all of them is asked for."""
-        if self.choices.quick or self.topics is not None or self.numbers is not None:
-            return
-        for logs in self.each:
-            if logs.is_log_directory and logs.partitions:
+        for logs in () if self.choices.quick else self.each:
+            if self.is_whole(logs) and logs.partitions:
                 found = check_directory(logs.partitions, self.choices.options(), counted.checked, logs.path)
                 counted.findings += [finding for finding in found if finding is not None]
 
@@ -128,7 +128,23 @@ class OverviewPlan:
         profile = profile_result(run, self.logs, self.now_ms, self.choices.top, quick=self.choices.quick, disk=disk)
         paths = tuple(one.path for one in self.each)
         checked = None if self.choices.quick else self._findings(counted)
-        return counted.observed.result(paths, self.chosen, profile, checked, self._deleted())
+        verdicts = () if checked is None else self._verdicts(checked)
+        return replace(counted.observed.result(paths, self.chosen, profile, checked, self._deleted()), verdicts=verdicts)
+
+    def _verdicts(self, checked: Findings) -> tuple[Verdict, ...]:
+        """What a broker will do that starts on each of the paths."""
+        live = {partition.folder for partition in self.chosen}
+        found = []
+        for logs in self.each:
+            there = [partition for partition in logs.partitions if self.is_whole(logs) or partition.folder in live]
+            folders = {partition.folder for partition in there} | {logs.path}
+            own = [each for each in checked if each.file in folders or os.path.dirname(each.file) in folders]
+            found.append(find_verdict(logs.path, there, own, whole=self.is_whole(logs)))
+        return tuple(each for each in found if each is not None)
+
+    def is_whole(self, logs: Logs) -> bool:
+        """Whether all of a log directory is asked for, its root included."""
+        return self.topics is None and self.numbers is None and logs.is_log_directory
 
     def _findings(self, counted: Counted) -> Findings:
         report = counted.checked

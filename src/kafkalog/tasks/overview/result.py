@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from kafkalog.format.quantities import plural, repr_text, size_text
 from kafkalog.log.transactions import Transaction
 from kafkalog.tasks.profile.result import Count, Profile
+from kafkalog.tasks.verdict import Verdict
 from kafkalog.tasks.verify import Findings
 
 AXIS_BINS = 240
@@ -159,7 +160,7 @@ class Deleted:
 
 @dataclass(frozen=True, repr=False)
 class Overview:
-    """Everything that is at some paths. `checked` is None where nothing was checked."""
+    """Everything that is at some paths. `checked` is None where nothing was checked, and then there are no verdicts."""
 
     paths: tuple[str, ...]
     profile: Profile
@@ -170,6 +171,7 @@ class Overview:
     key_sizes: Sizes
     value_sizes: Sizes
     deleted: tuple[Deleted, ...]
+    verdicts: tuple[Verdict, ...] = ()  # of each path that a broker could start on
 
     def __repr__(self) -> str:
         where = (plural(len(self.topics), "topic"), plural(len(self.partitions), "partition"), size_text(self.size))
