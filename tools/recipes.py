@@ -1,4 +1,4 @@
-"""The commands of the recipes and the README, run as written: `python -m tools.recipes [PAGE…]` writes their output into the pages.
+"""The commands of the recipes and the README, as written: `python -m tools.recipes [PAGE…]` writes their output into the pages.
 
 A block of the kind `console` has commands after `$ `, each followed by its output. A block of the kind `python` is run too; if a
 block of the kind `text` comes next, that is what it prints. All blocks of a page run one after the other in one new folder.
