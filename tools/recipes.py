@@ -22,8 +22,6 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SHELL = set("|&;<>()$`*?~\\\"'")
-# Where the reader is: the folder in which the commands run is called this in the pages.
-FOLDER = "/srv/kafka"
 # What differs between two runs; lines with any of it are compared without their alignment.
 VARYING = [
     (re.compile(r"\b\d+ (?:d|h|min)(?: \d+ (?:h|min|s))?\b"), "AGE"),
@@ -122,7 +120,7 @@ class Reader:
         return subprocess.run(["bash", "-c", script], env={**os.environ, "PATH": path}, check=False, timeout=240).returncode
 
     def _shown(self, output: bytearray) -> str:
-        text = re.sub(r"\x1b\[[0-9;]*m", "", output.decode()).replace(str(self.folder), FOLDER)
+        text = re.sub(r"\x1b\[[0-9;]*m", "", output.decode()).replace(f"{self.folder}/", "").replace(str(self.folder), ".")
         shown = "\n".join(line.rstrip() for line in text.splitlines()).rstrip()
         return shown + "\n" if shown else ""
 
