@@ -69,6 +69,11 @@ def test_dir_has_the_public_names_only() -> None:
     assert not {"__getattr__", "__dir__"} & set(dir(kafkalog))
 
 
+def test_columns_in_the_place_of_the_table_are_a_clear_error(logs: Path) -> None:
+    with pytest.raises(kafkalog.UsageError, match=r'columns follow: read\("records"'):
+        kafkalog.open(logs).read(["key", "value"])  # type: ignore[arg-type]
+
+
 def test_the_topics_of_logs_are_their_partitions_by_name(logs: Path) -> None:
     (logs / "orders-7.0123456789abcdef0123456789abcdef-delete").mkdir()
     opened = kafkalog.open(logs)

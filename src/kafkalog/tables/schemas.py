@@ -247,6 +247,8 @@ TABLES: dict[str, Table] = {
 
 def find_table(name: str) -> Table:
     """The table of that name; UsageError with the names that exist."""
+    if not isinstance(name, str):
+        raise UsageError(f'{name!r} is no table: the first argument of read is one, columns follow: read("records", [...])')
     if name not in TABLES:
         raise UsageError(f"unknown table {name!r}; there are {', '.join(TABLES)}")
     return TABLES[name]
