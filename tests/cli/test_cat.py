@@ -27,6 +27,7 @@ from kafkalog.format.reference import Record, encode_batch
 from kafkalog.tasks.cat import decoding, matching
 from tests.builders.small_logs import made_batch, made_records, marker, transactional_batch, write_segment
 from tests.cli.runner import COMMAND, Run, batch_of, run_on_terminal, without_styles, write_topic
+from tests.conftest import require
 
 HERE = Path(__file__).resolve()
 NAMES = ["topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers"]
@@ -357,6 +358,19 @@ def test_avro_values_need_their_schema(run: Run, tmp_path: Path) -> None:
     shown = lines(run("cat", tmp_path, *options, "--schema", file).text)
     assert [line["value"] for line in shown] == [{"id": 7, "raw": base64.b64encode(b"\xff").decode()}, "bad"]
     assert "--schema" in run("cat", tmp_path, *options).errors
+
+
+@pytest.mark.parametrize("kind", ["json", "avro"])
+def test_a_registrys_prefix_that_hinders_decoding_is_named_with_its_option(run: Run, tmp_path: Path, kind: str) -> None:
+    require("fastavro")
+    file = tmp_path / "text.avsc"
+    file.write_text('"string"')
+    value = b'{"a":1}' if kind == "json" else b"\x02x"
+    write_topic(tmp_path, "orders-0", batch_of(*[b"\0\0\0\0\7" + value] * 3))
+    options = ("--json", "--decode", kind, *(("--schema", file) if kind == "avro" else ()))
+    assert "(schema id 7): try --registry-prefix" in run("cat", tmp_path, *options).errors
+    shown = run("cat", tmp_path, *options, "--registry-prefix")
+    assert (lines(shown.text)[2]["value"], shown.errors) == ({"a": 1} if kind == "json" else "x", "")
 
 
 @pytest.mark.parametrize("command", [("cat",), ("table", "records")])

@@ -17,6 +17,7 @@ from kafkalog.errors import UsageError
 from kafkalog.payloads.bounds import MAX_DEPTH, MAX_FIELDS
 from kafkalog.payloads.ddl import parse_schema, spell_schema
 from kafkalog.payloads.json import infer_type
+from kafkalog.payloads.registry import likely_schema_id
 from kafkalog.payloads.values import Decoder, PayloadSpec, infer_schema, make_decoder, normalised
 from tests.conftest import require
 
@@ -254,6 +255,29 @@ def test_the_prefix_of_a_schema_registry_is_stepped_over() -> None:
     assert failed == [1, 2]
 
 
+def test_json_may_have_that_prefix_too_and_its_schema_is_inferred_from_what_follows() -> None:
+    values = [b'\0\0\0\0\7{"id":1}', b'{"id":2}', None, b"\0\0", b'\0\0\0\0\7{"id":3}']
+    spec = infer_schema(PayloadSpec("json", registry_prefix=True), pa.array([values[0], values[2]], pa.binary()))
+    assert decoded(make_decoder(spec), *values) == ([{"id": 1}, None, None, None, {"id": 3}], [1, 3])
+
+
+@pytest.mark.parametrize(
+    ("values", "schema_id"),
+    [
+        ([b"\0\0\0\0\7abc", None, b"\0\0\0\0\7", b"\0\0\0\1\0x"], 7),
+        ([b"\0\0\0\0\7abc", b"abc"], None),
+        ([b"\0\0\0\0\0abc"], None),
+        ([b"\0\xff\0\0\1abc"], None),
+        ([b"\0\0\0"], None),
+        ([b"\0" + number.to_bytes(4, "big") for number in range(1, 200)], None),
+        ([None], None),
+        ([], None),
+    ],
+)
+def test_a_registrys_prefix_is_recognised_by_few_small_schema_ids(values: list[bytes | None], schema_id: int | None) -> None:
+    assert likely_schema_id(pa.array(values, pa.binary())) == schema_id
+
+
 def test_a_time_beyond_arrow_leaves_out_that_value_only() -> None:
     require("fastavro")
     schema = json.dumps({"type": "record", "name": "r", "fields": [{"name": "n", "type": "int"}]})
@@ -294,7 +318,6 @@ def test_an_avro_schema_without_fixed_columns_is_refused(schema: str, message: s
     [
         ({"format": "xml"}, "unknown encoding of values 'xml'; allowed are json, avro"),
         ({"format": "avro"}, "Avro needs the schema"),
-        ({"format": "json", "registry_prefix": True}, "only Avro values"),
     ],
 )
 def test_specs_that_make_no_sense_are_refused(arguments: dict[str, Any], message: str) -> None:

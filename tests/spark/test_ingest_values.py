@@ -68,3 +68,17 @@ def test_json_values_that_contradict_each_other_do_not_stop_a_run(tmp_path: Path
     write_segment(tmp_path / "logs" / "orders-0", 0, encode_batch(records))
     summary = take(tmp_path / "logs", tmp_path / "tables", value="json")
     assert (summary.records, summary.undecoded) == (3, 1)
+
+
+@pytest.mark.parametrize("kind", ["json", "avro"])
+def test_a_registrys_prefix_is_named_before_a_table_of_undecoded_values_is_made(tmp_path: Path, kind: str) -> None:
+    require("fastavro")
+    value = b'{"id":1}' if kind == "json" else b"\x02x"
+    schema = None if kind == "json" else '{"type":"record","name":"r","fields":[{"name":"s","type":"string"}]}'
+    records = [Record(offset, 1_700_000_000_000, None, b"\0\0\0\0\7" + value) for offset in range(3)]
+    write_segment(tmp_path / "logs" / "orders-0", 0, encode_batch(records))
+    choices: dict[str, Any] = {"value": kind, "schema": schema}
+    with pytest.raises(SparkSourceError, match=r"orders-0: .* schema id 7, .* --registry-prefix"):
+        take(tmp_path / "logs", tmp_path / "tables", **choices)
+    done = take(tmp_path / "logs", tmp_path / "tables", registry_prefix=True, **choices)
+    assert (done.commit, done.records, done.undecoded) == (1, 3, 0)

@@ -15,8 +15,6 @@ from kafkalog.errors import UsageError
 
 from .bounds import MAX_DEPTH, MAX_FIELDS, check_schema_text, schema_too_deep
 
-# The prefix of a schema registry's serializers: a zero byte and the number of the schema.
-PREFIX_BYTES: Final = 5
 PRIMITIVES: Final[dict[str, pa.DataType]] = {
     "boolean": pa.bool_(),
     "int": pa.int32(),
@@ -41,12 +39,11 @@ UNREADABLE: Final = (EOFError, LookupError, ValueError, ArithmeticError, MemoryE
 
 
 class AvroDecoder:
-    """Values of one Avro schema; with `registry_prefix` each begins with five more bytes."""
+    """Values of one Avro schema."""
 
-    def __init__(self, schema: str, *, registry_prefix: bool = False) -> None:
+    def __init__(self, schema: str) -> None:
         self.parsed, self.read = _prepared(schema)
         self.type = _column(self.parsed, {}).type
-        self.registry_prefix = registry_prefix
 
     def __repr__(self) -> str:
         return f"AvroDecoder({str(self.type)[:80]})"
@@ -63,10 +60,6 @@ class AvroDecoder:
             return self._one_by_one(rows, failed)
 
     def _decode_one(self, value: bytes, rows: list[Any], row: int) -> bool:
-        if self.registry_prefix:
-            if len(value) < PREFIX_BYTES or value[0] != 0:
-                return False
-            value = value[PREFIX_BYTES:]
         stream = io.BytesIO(value)
         try:
             found = self.read(stream, self.parsed)

@@ -36,8 +36,6 @@ class PayloadSpec:
             raise UsageError(f"unknown encoding of values {self.format!r}; allowed are {', '.join(FORMATS)}")
         if self.format == "avro" and self.schema is None:
             raise UsageError("Avro needs the schema the values were written with")
-        if self.format != "avro" and self.registry_prefix:
-            raise UsageError("only Avro values have the prefix of a schema registry")
 
     def __repr__(self) -> str:
         schema = "to be inferred" if self.schema is None else name_text(self.schema)
@@ -62,14 +60,23 @@ def make_decoder(spec: PayloadSpec) -> Decoder:
     """The decoder for these values; UsageError for a schema that it does not support."""
     if spec.schema is None:
         raise UsageError("the schema is not known yet; infer it from a sample first")
+    decoder = _decoder_of_schema(spec, spec.schema)
+    if not spec.registry_prefix:
+        return decoder
+    from .registry import PrefixedDecoder
+
+    return PrefixedDecoder(decoder)
+
+
+def _decoder_of_schema(spec: PayloadSpec, schema: str) -> Decoder:
     if spec.format == "json":
         from .ddl import parse_schema
         from .json import JsonDecoder
 
-        return JsonDecoder(parse_schema(spec.schema), ignore_unknown=not spec.is_inferred)
+        return JsonDecoder(parse_schema(schema), ignore_unknown=not spec.is_inferred)
     from .avro import AvroDecoder
 
-    return AvroDecoder(spec.schema, registry_prefix=spec.registry_prefix)
+    return AvroDecoder(schema)
 
 
 def normalised(spec: PayloadSpec) -> PayloadSpec:
@@ -93,5 +100,7 @@ def infer_schema(spec: PayloadSpec, sample: pa.Array) -> PayloadSpec:
     """The spec with the schema of a sample of values; only JSON describes itself well enough."""
     from .ddl import spell_schema
     from .json import infer_type
+    from .registry import without_prefix
 
-    return PayloadSpec(spec.format, spell_schema(infer_type(sample)), True, spec.registry_prefix)
+    values = without_prefix(sample) if spec.registry_prefix else sample
+    return PayloadSpec(spec.format, spell_schema(infer_type(values)), True, spec.registry_prefix)

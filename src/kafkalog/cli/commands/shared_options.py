@@ -139,7 +139,7 @@ isolation_option = choice_option(
     "--isolation", ISOLATIONS, "read_committed leaves out aborted records and stops at the last stable offset."
 )
 registry_prefix_option = click.option(
-    "--registry-prefix", is_flag=True, help="With --decode avro: values start with a schema registry's five bytes."
+    "--registry-prefix", is_flag=True, help="With --decode json or avro: values start with a schema registry's five bytes."
 )
 level_option = click.option("--level", type=int, metavar="N", help="Compression level.  [default: Kafka's]")
 

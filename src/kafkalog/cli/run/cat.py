@@ -72,6 +72,8 @@ def _remarks(request: CatRequest, cat: Cat) -> Iterator[str]:
     if cat.undecoded:
         kind = f" as {request.decode}" if request.decode not in (None, AUTO) else ""
         yield f"could not decode {plural(cat.undecoded, 'record')}{kind}; shown as stored"
+        if cat.schema_id is not None and request.decode in ("json", "avro") and not request.registry_prefix:
+            yield f"values begin as a schema registry's serializers write them (schema id {cat.schema_id}): try --registry-prefix"
     if cat.is_complete and cat.match is not None and cat.seen:
         yield f"{cat.matched} of {'the last ' if cat.tail else ''}{plural(cat.seen, 'record')} matched"
     elif cat.is_complete and not cat.seen and (cat.tail is None or cat.tail.count):
@@ -126,7 +128,7 @@ def _decoders(request: CatRequest, topics: set[str]) -> PayloadDecoder | Mapping
     kind = request.decode or (AUTO if _is_for_people(request) else NONE)
     if kind in (AUTO, NONE):
         if request.schema is not None or request.registry_prefix:
-            raise UsageError("--schema and --registry-prefix need --decode avro")
+            raise UsageError("--schema needs --decode avro, and --registry-prefix needs --decode avro or json")
         return (internal_topic_decoders(topics) or None) if kind == AUTO else None
     assert request.decode is not None
     return make_payload_decoder(request.decode, schema=_schema_text(request.schema), registry_prefix=request.registry_prefix)

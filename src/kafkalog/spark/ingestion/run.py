@@ -24,7 +24,7 @@ from .manifest import BEGINNING, Commit, CommitLog, Gap, Progress, run_name
 from .tables import SetAside, Tables
 from .target import is_within, open_target
 from .task_writing import GENERATION, Edition, IngestTask, PartitionResult, TaskResult
-from .values import check_values, with_schema
+from .values import check_values, refuse_registry_prefix, with_schema
 
 LOGGER = logging.getLogger("kafkalog.spark")
 OnExecutor = Callable[[], Executor]
@@ -204,6 +204,8 @@ def _plan(run: _Run, tables: Tables, postponed: Sequence[TopicPartition] = ()) -
 
 def _stage(run: _Run, plan: IngestPlan, tables: Tables, make_executor: OnExecutor, on_progress: OnProgress) -> _Staged:
     """Write what is new where no reader looks."""
+    if run.before is None:
+        refuse_registry_prefix(run.options, plan.partitions)
     run = replace(run, options=with_schema(run.options, plan.partitions))
     results: list[TaskResult] = []
     if new_bytes(plan.partitions):

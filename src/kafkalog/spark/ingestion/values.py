@@ -8,7 +8,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkalog.errors import UsageError
+from kafkalog.errors import UsageError, path_text
+from kafkalog.payloads.registry import likely_schema_id
 from kafkalog.payloads.values import Decoder, infer_schema, make_decoder
 from kafkalog.tables.logs import Logs
 
@@ -61,6 +62,31 @@ def check_values(options: IngestOptions) -> None:
     """UsageError for a schema that no table can have."""
     if options.payload is not None and options.payload.schema is not None:
         stored_type(make_decoder(options.payload).type)
+
+
+def refuse_registry_prefix(options: IngestOptions, plans: tuple[PartitionPlan, ...]) -> None:
+    """UsageError if the first values look as if a schema registry's five bytes preceded them, and none decodes as it is.
+
+    A table of values that do not decode is no use, and a later run cannot change its settings.
+    """
+    payload = options.payload
+    if payload is None or payload.registry_prefix:
+        return
+    seen = 0
+    for plan in plans:
+        values = _first_values(plan)
+        seen += len(values)
+        if seen > SAMPLE:
+            return
+        schema_id = likely_schema_id(values)
+        # No JSON begins with a zero byte.
+        if schema_id is None or (payload.format == "avro" and not make_decoder(payload).decode(values)[1].all()):
+            continue
+        raise UsageError(
+            f"{path_text(str(plan.found.partition))}: the values begin with a zero byte and schema id {schema_id}, as the "
+            "serializers of a schema registry write them, and none decodes as it is: --registry-prefix (registry_prefix=True) "
+            "skips these five bytes"
+        )
 
 
 def with_schema(options: IngestOptions, plans: tuple[PartitionPlan, ...]) -> IngestOptions:

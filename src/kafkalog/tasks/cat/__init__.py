@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from kafkalog.log.partition import Partition
 from kafkalog.log.report import ReadReport
+from kafkalog.payloads.registry import likely_schema_id
 from kafkalog.tables.logs import Logs
 from kafkalog.tables.schemas import find_table
 from kafkalog.tables.text_columns import TextColumns
@@ -30,7 +31,8 @@ class Cat:
     `tail` asks for the last so many, of which `match` may leave some out. With `follow` it does not end.
     `decoders` (by topic, or one for all) add the columns `key_json` and `value_json`: null where there is nothing to decode, or
     where that fails. `text` columns are for those who decode nothing. `undecoded` counts what did not decode, `seen` and
-    `matched` the records; `is_complete` once all have been read.
+    `matched` the records; `is_complete` once all have been read. `schema_id`: what did not decode first looked as if a schema
+    registry's prefix preceded it.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class Cat:
         self.choices = choices
         self.undecoded = self.seen = self.matched = 0
         self.is_complete = False
+        self.schema_id: int | None = None
         schema = find_table("records").schema(self.columns)
         self.schema = self.text.schema(schema) if self.text is not None else schema
         if decoders is not None:
@@ -84,6 +87,8 @@ class Cat:
         else:
             *texts, failed = decoder(batch.column("key"), batch.column("value"))
             self.undecoded += failed
+            if failed and self.undecoded == failed:
+                self.schema_id = likely_schema_id(batch.column("value").filter(texts[1].is_null()))
         return pa.RecordBatch.from_arrays([*batch.columns, *texts], schema=self.schema)
 
     def _read(self) -> Iterator[pa.RecordBatch]:

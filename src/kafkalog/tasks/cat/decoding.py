@@ -16,6 +16,8 @@ from kafkalog.payloads import internal_topics
 from kafkalog.payloads.avro import AvroDecoder
 from kafkalog.payloads.bounds import MAX_DEPTH, is_too_deep
 from kafkalog.payloads.internal_topics import json_text
+from kafkalog.payloads.registry import PrefixedDecoder, content_of
+from kafkalog.payloads.values import Decoder
 
 DECODED_FIELDS = (pa.field("key_json", pa.string()), pa.field("value_json", pa.string()))
 
@@ -31,12 +33,13 @@ def make_payload_decoder(name: str, *, schema: str | None = None, registry_prefi
     if name == "avro":
         if schema is None:
             raise UsageError("Avro needs the schema that the values were written with: --schema FILE")
-        return _avro(AvroDecoder(schema, registry_prefix=registry_prefix))
-    if schema is not None or registry_prefix:
-        raise UsageError(f"a schema and its prefix belong to avro, not to {name}")
+        decoder: Decoder = AvroDecoder(schema)
+        return _avro(PrefixedDecoder(decoder) if registry_prefix else decoder)
+    if schema is not None or (registry_prefix and name != "json"):
+        raise UsageError(f"a schema belongs to avro, its registry's prefix to avro and json, not to {name}")
     if name not in DECODERS:
         raise UsageError(f"unknown decoder {name!r}; there are {', '.join(DECODERS)} and avro")
-    return _one_by_one(DECODERS[name])
+    return _one_by_one(_prefixed_json if registry_prefix else DECODERS[name])
 
 
 def internal_topic_decoders(topics: Iterable[str]) -> dict[str, PayloadDecoder]:
@@ -94,6 +97,13 @@ def _json(key: bytes | None, value: bytes | None) -> Texts:
     return None, text.translate(SPACES)
 
 
+def _prefixed_json(key: bytes | None, value: bytes | None) -> Texts:
+    content = None if value is None else content_of(value)
+    if value is not None and content is None:
+        raise CorruptBatch("payload", detail="no prefix of a schema registry")
+    return _json(key, content)
+
+
 def json_object_text(value: bytes) -> str | None:
     """The text of a value that is a JSON object or array; None for anything else, which is plain text."""
     if value.lstrip()[:1] not in (b"{", b"["):
@@ -108,7 +118,7 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
 
 
-def _avro(decoder: AvroDecoder) -> PayloadDecoder:
+def _avro(decoder: Decoder) -> PayloadDecoder:
     def decode_all(keys: pa.Array, values: pa.Array) -> Decoded:
         found, failed = decoder.decode(values)
         texts = [
