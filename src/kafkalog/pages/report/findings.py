@@ -15,7 +15,7 @@ from kafkalog.tasks.overview.result import Overview
 from .section import Section, command, more_rows
 
 MOST_ROWS = 500
-MOST_OF_A_KIND = 20  # of one reason in one partition
+MOST_OF_A_KIND = 5  # of one reason in one partition
 
 
 def section(overview: Overview) -> Section | None:
@@ -34,11 +34,11 @@ def section(overview: Overview) -> Section | None:
 
 def _kinds(findings: Sequence[Finding]) -> Markup:
     columns = [
-        Column("severity"),
+        Column("severity", is_short=True),
         Column("reason", is_short=True),
-        Column("what it means"),
+        Column("what it means", is_wide=True),
         Column("found", True),
-        Column("what to do"),
+        Column("what to do", is_wide=True),
     ]
     ordered = sorted(findings, key=lambda found: (SEVERITIES.index(found.severity), found.reason))
     rows: list[list[Cell | Child]] = []
@@ -54,7 +54,7 @@ def _severity(severity: str) -> Cell:
 
 def _places(overview: Overview, findings: Sequence[Finding]) -> Markup:
     columns = [
-        Column("severity"),
+        Column("severity", is_short=True),
         Column("reason", is_short=True),
         Column("partition"),
         Column("file", is_wide=True),

@@ -53,9 +53,10 @@
 
   function makeSortable(table) {
     Array.from(table.tHead.rows[0].cells).forEach((head, column) => {
-      const button = make("button", { type: "button" }, head.textContent);
-      button.addEventListener("click", () => sortBy(table, head, column));
-      head.replaceChildren(button);
+      const button = make("button", { type: "button" });
+      button.setAttribute("aria-label", `Sort by ${head.textContent}`);
+      head.addEventListener("click", () => sortBy(table, head, column));
+      head.append(" ", button);
       head.setAttribute("aria-sort", "none");
     });
   }

@@ -79,8 +79,8 @@ def _severity(found: Verdict) -> str:
 
 def _verdict(found: Verdict, *, several: bool) -> list[Child]:
     where = element("strong", f"{found.path}: ") if several else None
-    steps = [element("div", f"{step.why}: ", code(step.command)) for step in found.next_steps]
-    return [where, f"{found.text}.", *steps]
+    steps = [element("div", f"{step.why[:1].upper()}{step.why[1:]}: ", code(step.command)) for step in found.next_steps]
+    return [where, f"{found.text[:1].upper()}{found.text[1:]}.", *steps]
 
 
 def _hints(overview: Overview) -> Markup:
@@ -167,12 +167,12 @@ def _savings(overview: Overview) -> Iterator[Hint]:
     profile = overview.profile
     total = profile.total.bytes
     if profile.zstd.bytes is not None and total and profile.zstd.bytes.value > WORTH_SAVING * total:
-        text = f"zstd would save about {size_text(profile.zstd.bytes.value)} of {size_text(total)}."
+        text = f"zstd would save about {size_text(profile.zstd.bytes.value)} of {size_text(total)}. To try it on a copy:"
         largest = next(iter(profile.topics))
         yield Hint(INFO, text, (topic_command("convert", overview, largest, "--codec", "zstd", "--out", "smaller"),))
     compaction = profile.compaction
     if compaction is not None and total and compaction.duplicate_bytes.value > WORTH_SAVING * total:
-        text = (
-            f"Compaction would drop about {size_text(compaction.duplicate_bytes.value)}: records with a later one of their key."
-        )
-        yield Hint(INFO, text)
+        duplicates = size_text(compaction.duplicate_bytes.value)
+        topic = max(profile.compaction_by_topic.items(), key=lambda item: item[1].duplicate_bytes.value)[0]
+        text = f"About {duplicates} are records with a later one of the same key, which compaction drops. To try it on a copy:"
+        yield Hint(INFO, text, (topic_command("compact", overview, topic, "--out", "compacted"),))
