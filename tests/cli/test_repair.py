@@ -26,11 +26,20 @@ def orders(tmp_path: Path) -> Path:
     return folder
 
 
+def test_several_partitions_are_added_up(run: Run, orders: Path, tmp_path: Path) -> None:
+    write_segment(orders.with_name("orders-1"), 0, made_batch(0))
+    text = run("salvage", orders.parent, "--out", tmp_path / "out").text
+    assert "\n\ntotal: 2 partitions (2 written): kept 30 records in 3 batches, " in text
+    ended = run("salvage", orders.parent, "--out", tmp_path / "out", "--json")
+    assert [json.loads(line)["state"] for line in ended.text.splitlines()] == ["already there"] * 2
+
+
 def test_salvage_reports_what_it_kept_dropped_and_lost(run: Run, orders: Path, tmp_path: Path) -> None:
     ended = run("salvage", orders, "--out", tmp_path / "out")
     assert ended.code == 1
     assert ended.errors == ""
-    first, kept, dropped, lost = ended.text.splitlines()
+    first, kept, dropped, lost, empty, *steps = ended.text.splitlines()
+    assert (empty, steps[-1]) == ("", f"    kafkalog verify {tmp_path}/out")
     assert first == f"orders-0: written, {tmp_path / 'out' / 'orders-0'}"
     assert "kept 2 batches, 20 records" in kept
     assert "dropped" in dropped

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import sys
 import traceback
 from collections.abc import Callable
@@ -27,6 +26,7 @@ from kafkalog.errors import (
     UnsupportedFormat,
     UsageError,
 )
+from kafkalog.format.shell import path_word
 
 from .render.escape import printable, printable_lines
 
@@ -163,7 +163,7 @@ def _places(error: SegmentError) -> tuple[str, str]:
     """The error's file and its folder as one would type them, or placeholders."""
     if not error.file:
         return "FILE", "PATH"
-    return shlex.quote(error.file), shlex.quote(os.path.dirname(error.file) or ".")
+    return path_word(error.file), path_word(os.path.dirname(error.file) or ".")
 
 
 def warn(text: str) -> None:

@@ -15,6 +15,7 @@ from kafkalog.tasks.verify import Findings
 
 from .escape import printable
 from .layout import BOLD, DIM, RED, YELLOW, Style
+from .next_steps import step_lines
 
 SHOWN = 5  # of a kind in a partition
 SEVERITY_WIDTH = max(map(len, SEVERITIES)) + 2
@@ -102,9 +103,7 @@ def _verdict(verdict: Verdict, style: Style) -> Iterator[str]:
     text = printable(f"verdict: {verdict.text}.")
     for line in textwrap.wrap(text, style.width, subsequent_indent=MARGIN, break_on_hyphens=False):
         yield style.paint(line, code)
-    for step in verdict.next_steps:
-        yield f"{MARGIN}{printable(step.why)}:"
-        yield f"{MARGIN * 2}{printable(step.command)}"
+    yield from step_lines(verdict.next_steps)
 
 
 def _counted(count: int, word: str, several: str = "") -> str:

@@ -5,7 +5,6 @@ records are deleted, carry it out, report the result.
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
@@ -15,17 +14,20 @@ import click
 
 from kafkalog.errors import UsageError
 from kafkalog.format.quantities import plural
+from kafkalog.format.shell import path_word
 from kafkalog.tasks.compact import compact_partitions
 from kafkalog.tasks.convert import ConvertResult
 from kafkalog.tasks.maintenance import ChangeRequest, LogState, MaintenanceResult
 from kafkalog.tasks.partitions import chosen_partitions
 from kafkalog.tasks.recover import recover_partitions
 from kafkalog.tasks.retain import retain_partitions
+from kafkalog.tasks.totals import Total, total_recover
 from kafkalog.tasks.truncate import truncate_partitions
 
 from ..commands.shared_options import ChangeOptions
 from ..failure import CLEAN, DAMAGE, USAGE, Failures
 from ..render.escape import printable
+from ..render.next_steps import total_lines
 from ..render.progress import ReadProgress
 
 Result = TypeVar("Result", ConvertResult, MaintenanceResult)
@@ -39,7 +41,8 @@ def run_compact(path: str, change: ChangeOptions, *, whole: bool, roll: bool, ma
 
 
 def run_recover(path: str, change: ChangeOptions, *, whole: bool) -> int:
-    return Change(path, change).run(lambda request: recover_partitions(path, request, change.config, whole=whole))
+    work = Change(path, change, add_up=total_recover)
+    return work.run(lambda request: recover_partitions(path, request, change.config, whole=whole))
 
 
 def run_retain(path: str, change: ChangeOptions, start_offset: int | None) -> int:
@@ -59,13 +62,16 @@ class Change:
         options: ChangeOptions,
         plan: Callable[[Any], list[str]] | None = None,
         result: Callable[[Any], list[str]] | None = None,
+        add_up: Callable[[dict[str, str], Any], Total] | None = None,
     ) -> None:
         self.options = options
         self.plan: Callable[[Any], list[str]] = plan or _describe_plan
         self.result: Callable[[Any], list[str]] = result or _describe_change
+        self.add_up = add_up
         self.code = CLEAN
         found = chosen_partitions(path, options.topics, options.partitions)
         self.bar = ReadProgress(sum(partition.size for partition in found), wanted=not options.quiet)
+        self.sources = {str(partition): partition.folder for partition in found}
         self.failures = Failures(as_json=options.as_json, before_report=self.bar.hide)
 
     def run(self, work: Callable[[ChangeRequest], Iterable[Result]]) -> int:
@@ -82,15 +88,24 @@ class Change:
             may_lose=self._may_lose,
             on_failure=self.failures.add,
         )
+        results = []
         with self.bar:
             for result in work(request):
+                results.append(result)
                 if self.options.as_json:
                     click.echo(json.dumps(_as_dict(result)))
                 elif not self.options.dry_run:
                     self._say(self.result(result))
                 self._note(DAMAGE if isinstance(result, MaintenanceResult) and _was_cut(result) else CLEAN)
+        if results and not self.options.as_json:
+            self._say_total(results)
         self._note(self.failures.finish())
         return self.code
+
+    def _say_total(self, results: list[Any]) -> None:
+        if self.add_up is not None and (lines := total_lines(self.add_up(self.sources, results), len(results))):
+            self.bar.hide()
+            click.echo(lines)
 
     def _note(self, code: int) -> None:
         self.code = max(self.code, code)
@@ -157,7 +172,7 @@ def _describe_loss(result: MaintenanceResult) -> str:
 
 
 def _salvage_command(result: MaintenanceResult) -> str:
-    return f"kafkalog salvage {shlex.quote(result.folder)} --out DIR"
+    return f"kafkalog salvage {path_word(result.folder)} --out DIR"
 
 
 def _describe_plan(result: MaintenanceResult) -> list[str]:

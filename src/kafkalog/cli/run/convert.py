@@ -6,6 +6,7 @@ from kafkalog import codecs
 from kafkalog.format.quantities import plural
 from kafkalog.segment.recode import Recoding
 from kafkalog.tasks.convert import ConvertResult, convert_partitions
+from kafkalog.tasks.totals import total_convert
 
 from ..commands.convert import ConvertRequest
 from .changes import Change, name_of
@@ -16,7 +17,7 @@ def run_convert(request: ConvertRequest) -> int:
     codec = None if request.codec is None else codecs.codec_id(request.codec)
     recoding = Recoding(codec, request.level, request.batch_bytes)
     interval = request.index_interval_bytes
-    change = Change(request.path, request.change, _describe_conversion, _describe_converted)
+    change = Change(request.path, request.change, _describe_conversion, _describe_converted, total_convert)
     return change.run(lambda changes: convert_partitions(request.path, changes, recoding, index_interval_bytes=interval))
 
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
 from kafkalog.errors import Limits
 from kafkalog.format.quantities import plural
+from kafkalog.format.shell import path_word
 from kafkalog.log.rebuild import RebuildOptions
 from kafkalog.tasks.output import Progress
 from kafkalog.tasks.partitions import OnFailure, chosen_partitions
 from kafkalog.tasks.reindex import ReindexOptions, ReindexResult, reindex_partitions
+from kafkalog.tasks.totals import Total, total_reindex
 
 from ..commands.shared_options import RepairOptions
 from .repairs import run_repair
@@ -31,7 +32,10 @@ def run_reindex(path: str, out: str | None, repair: RepairOptions, *, discard: b
     def work(progress: Progress, on_failure: OnFailure) -> Iterable[ReindexResult]:
         return reindex_partitions(path, options, topics=topics, partitions=partitions, progress=progress, on_failure=on_failure)
 
-    return run_repair(work, total, repair, _describe_reindex, _as_dict)
+    def add_up(results: list[ReindexResult]) -> Total:
+        return total_reindex(path, out, results)
+
+    return run_repair(work, total, repair, _describe_reindex, _as_dict, add_up)
 
 
 def _as_dict(result: ReindexResult) -> dict[str, Any]:
@@ -47,7 +51,7 @@ def _describe_reindex(result: ReindexResult) -> list[str]:
         lines += [f"  {what} {name}" for name in names[:NAMES_SHOWN]]
         lines += [f"  {what} {len(names) - NAMES_SHOWN} more (--json names them)"] if len(names) > NAMES_SHOWN else []
     for dropped in result.report.dropped:
-        keep = f"kafkalog salvage {shlex.quote(os.path.dirname(dropped.file))} --out DIR"
+        keep = f"kafkalog salvage {path_word(os.path.dirname(dropped.file))} --out DIR"
         lines.append(f"  stopped at damage: {dropped.message}")
         lines.append(f"  a broker would cut the log there and delete what follows; to keep it: {keep}")
     lines += [

@@ -10,6 +10,7 @@ from kafkalog.log.replicas import MergeOptions
 from kafkalog.tasks.output import Progress
 from kafkalog.tasks.partitions import OnFailure, chosen_from
 from kafkalog.tasks.salvage import SalvageOptions, SalvageResult, describe, salvage_partitions
+from kafkalog.tasks.totals import total_salvage
 
 from ..commands.shared_options import RepairOptions
 from .repairs import run_repair
@@ -25,7 +26,7 @@ def run_salvage(paths: Sequence[str], out: str, repair: RepairOptions, *, fill_g
             paths, out, options, topics=repair.topics, partitions=repair.partitions, progress=progress, on_failure=on_failure
         )
 
-    return run_repair(work, total, repair, describe_salvage, salvage_as_dict)
+    return run_repair(work, total, repair, describe_salvage, salvage_as_dict, total_salvage)
 
 
 def describe_salvage(result: SalvageResult) -> list[str]:

@@ -11,6 +11,7 @@ from kafkalog.format.quantities import plural
 from kafkalog.tasks.output import Progress
 from kafkalog.tasks.partitions import OnFailure
 from kafkalog.tasks.salvage import SalvageOptions, SalvageResult
+from kafkalog.tasks.totals import total_undelete
 from kafkalog.tasks.undelete import Deleted, find_deleted, undelete_partitions
 
 from ..commands.shared_options import RepairOptions
@@ -31,7 +32,7 @@ def run_undelete(path: str, out: str | None, repair: RepairOptions) -> int:
     def work(progress: Progress, on_failure: OnFailure) -> Iterable[SalvageResult]:
         return undelete_partitions(deleted, out, options, progress=progress, on_failure=on_failure)
 
-    return run_repair(work, sum(each.size for each in deleted), repair, describe_salvage, salvage_as_dict)
+    return run_repair(work, sum(each.size for each in deleted), repair, describe_salvage, salvage_as_dict, total_undelete)
 
 
 def _list_deleted(deleted: list[Deleted], as_json: bool) -> None:
