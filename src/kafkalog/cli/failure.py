@@ -28,6 +28,7 @@ from kafkalog.errors import (
 )
 from kafkalog.format.shell import path_word
 
+from .hints import folder_hints, path_hints
 from .render.escape import printable, printable_lines
 
 if TYPE_CHECKING:
@@ -134,8 +135,8 @@ def _one_line(text: str) -> str:
 def _advice(error: BaseException, on_damage: str | None) -> list[str]:
     if isinstance(error, click.UsageError) and error.ctx is not None:
         return [f"For arguments, options and examples: {error.ctx.command_path} --help"]
-    if isinstance(error, NoLogs):
-        return ["Give a log directory (log.dirs), a partition folder, or a segment file."]
+    if isinstance(error, StorageError) and (hints := path_hints(error)):
+        return hints
     if on_damage is None and isinstance(error, LimitExceeded | CorruptBatch | TornTail):
         file, folder = _places(error)
         return [
@@ -149,7 +150,7 @@ def _advice(error: BaseException, on_damage: str | None) -> list[str]:
     if isinstance(error, SegmentChanged):
         return ["A running broker rolls, compacts and deletes segments: run the command again, or read a copy."]
     if isinstance(error, UnsupportedFormat):
-        return []  # the error itself says what to give instead
+        return folder_hints(error)
     if isinstance(error, SegmentError) and on_damage == "strict":
         return ["To continue: --on-damage skip leaves damaged batches out, salvage also resynchronises after a corrupt length."]
     if isinstance(error, MemoryError):

@@ -36,6 +36,7 @@ from .commands.truncate import truncate
 from .commands.undelete import undelete
 from .commands.verify import verify
 from .failure import CLEAN, Terminated, report_failure
+from .hints import TYPED
 
 NAME = "kafkalog"
 COMPLETION = "_KAFKALOG_COMPLETE"
@@ -98,6 +99,7 @@ COMMANDS = tuple(kafkalog.commands.values())
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    TYPED.set(given)
     os.environ.setdefault(NUMBA_WITHOUT_COLORS, "1")
     if COMPLETION in os.environ:
         kafkalog.main(given, prog_name=NAME)
