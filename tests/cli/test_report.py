@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import json
 import os
 import re
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from kafkalog.format.reference import Record, encode_batch
+from kafkalog.pages.markup import shortened
 from tests.builders.small_logs import FIRST_TIME, made_batch, marker, transactional_batch, write_segment
 from tests.cli.runner import Run, run_on_terminal
 
@@ -172,3 +174,14 @@ def test_a_terminal_is_no_place_for_a_page(logs: Path) -> None:
     ended = run_on_terminal("report", logs)
     assert ended.code == 2
     assert "--output report.html" in ended.text
+
+
+def test_a_long_text_is_shortened_and_a_long_command_is_not(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / ("d" * 200) / ("e" * 200) / ("f" * 100 + "$(reboot)") / "orders-0"
+    write_segment(folder, 0, made_batch(0), made_batch(10))
+    (folder / f"{0:020d}.index").write_bytes(b"12345678")
+    text = run("report", folder.parent, "--now", NOW).text
+    words = re.findall(r"<span>([^<]*)</span>", text)
+    assert html.unescape(next(word for word in words if "reboot" in word)).startswith(f"'{tmp_path}")
+    assert any(html.unescape(word) in (f"'{folder}'", f"'{folder.parent}'") for word in words)
+    assert shortened("x" * 401) == "x" * 400 + "…"

@@ -105,7 +105,9 @@ def test_tables_sort_and_filter_and_drawings_zoom(browser: Browser, tmp_path: Pa
     browser.evaluate(clicked("#treemap rect[data-zoom]"))
     trail = "[...document.querySelectorAll('.crumbs button')].map(each => each.textContent)"
     assert browser.evaluate(trail) == ["everything", "topic5"]
-    browser.evaluate(clicked("#treemap rect[data-zoom]"))
+    browser.evaluate(
+        "document.querySelector('#treemap rect[data-zoom]').dispatchEvent(new KeyboardEvent('keydown', {key: 'Enter'}))"
+    )
     assert browser.evaluate(trail) == ["everything", "topic5", "0"]
     assert browser.evaluate("document.querySelectorAll('#treemap rect title').length") == 2
     for _ in range(2):
@@ -141,4 +143,38 @@ def test_2000_partitions_fit_into_10_mb_and_respond(browser: Browser, tmp_path: 
     print(f"{target.stat().st_size:,} bytes, loaded in {loaded:.2f} s, filtered in {filtered:.0f} ms")
     assert loaded < MOST_SECONDS
     assert filtered < 1000 * MOST_SECONDS
+    assert browser.complaints() == []
+
+
+def test_a_notebook_frames_the_page(browser: Browser, tmp_path: Path) -> None:
+    write_segment(tmp_path / "orders-0", 0, made_batch(0))
+    target = tmp_path / "notebook.html"
+    target.write_text("<!DOCTYPE html>" + kafkalog.report(tmp_path, now_ms=NOW, quick=True)._repr_html_(), encoding="utf-8")
+    browser.show(target)
+    frame = browser.call("DOM.getDocument", depth=-1, pierce=True)["root"]
+    assert "What is on this disk" in str(frame)
+    assert browser.requested() == [target.as_uri()]
+    assert browser.complaints() == []
+
+
+def test_dragging_across_the_timeline_looks_closer(browser: Browser, tmp_path: Path) -> None:
+    records = [Record(at, FIRST_TIME + at * 60_000, b"k", b"v" * (1 + at % 7)) for at in range(600)]
+    write_segment(tmp_path / "orders-0", 0, *(encode_batch(records[at : at + 10]) for at in range(0, 600, 10)))
+    target = tmp_path / "report.html"
+    kafkalog.report(tmp_path, now_ms=NOW).write(target)
+    browser.show(target)
+    count = "document.querySelectorAll('#timeline-bytes .bars rect').length"
+    before = browser.evaluate(count)
+    box = browser.evaluate(
+        "(() => { const svg = document.getElementById('timeline-bytes'); svg.scrollIntoView(); "
+        "const box = svg.getBoundingClientRect(); return {x: box.left, y: box.top, w: box.width}; })()"
+    )
+    for kind, share in (("mousePressed", 0.3), ("mouseMoved", 0.35), ("mouseReleased", 0.4)):
+        place = {"x": box["x"] + share * box["w"], "y": box["y"] + 60}
+        browser.call("Input.dispatchMouseEvent", type=kind, **place, button="left", buttons=1, clickCount=1)
+    status = "[...document.querySelectorAll('#time .tools [role=status]')][0].textContent"
+    assert browser.evaluate(status).endswith(" UTC")
+    assert 0 < browser.evaluate(count) < before
+    browser.evaluate("document.querySelector('#time .tools button').click()")
+    assert browser.evaluate(count) == before
     assert browser.complaints() == []

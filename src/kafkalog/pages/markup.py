@@ -23,12 +23,14 @@ class Markup(str):
 
 
 def escaped(value: object) -> Markup:
+    """A value as text or attribute of a page."""
+    return value if isinstance(value, Markup) else Markup(html.escape(printable(str(value))))
+
+
+def shortened(value: object) -> Markup:
     """A value as text of a page; the end of a very long one is left out."""
-    if isinstance(value, Markup):
-        return value
     text = str(value)
-    shown = text if len(text) <= LONGEST else text[:LONGEST] + "…"
-    return Markup(html.escape(printable(shown)))
+    return escaped(value if isinstance(value, Markup) or len(text) <= LONGEST else text[:LONGEST] + "…")
 
 
 def joined(*children: Child) -> Markup:
@@ -41,7 +43,7 @@ def _parts(children: Iterable[Child]) -> Iterable[str]:
         if child is None:
             continue
         if isinstance(child, str | int | float):
-            yield escaped(child)
+            yield shortened(child)
         else:
             yield from _parts(child)
 

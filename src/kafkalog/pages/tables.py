@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kafkalog.format.quantities import size_text
 
-from .markup import Child, Markup, element
+from .markup import Child, Markup, element, escaped
 
 SHARE_WIDTH = 90
 
@@ -64,7 +64,7 @@ def bar(ratio: float) -> Markup:
 
 def code(text: str) -> Markup:
     """A command to type; a line that is too long breaks between its words."""
-    words = [element("span", word) for word in text.split(" ")]
+    words = [element("span", escaped(word)) for word in text.split(" ")]
     return element("code", Markup(" ".join(words)), class_="command")
 
 
@@ -90,7 +90,7 @@ def table(
         element("tbody", body),
         data_filtered=filtered,
     )
-    scrolled = element("div", content, class_="scroll", tabindex=0, role="region", aria_label=caption)
+    scrolled = element("div", content, class_="scroll", tabindex=0, role="group", aria_label=caption)
     return element("div", scrolled, rest, class_="tabled")
 
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import Limits
 from kafkalog.format.quantities import plural, repr_text, size_text
+from kafkalog.pages.markup import Markup, element
 from kafkalog.storage import local_path
 from kafkalog.storage.publish import streamed_file
 from kafkalog.tables.choices import Names, Numbers
@@ -26,6 +28,8 @@ from .section import Section
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
+
+FRAME_HEIGHT = 640
 
 SECTIONS: tuple[Callable[[Overview], Section | None], ...] = (
     summary.section,
@@ -54,6 +58,10 @@ class Report:
         return repr_text(
             "Report", ", ".join(found.paths), plural(len(found.partitions), "partition"), size_text(found.size), findings
         )
+
+    def _repr_html_(self) -> str:
+        """The whole page, in a frame of a notebook that shares nothing with it."""
+        return element("iframe", srcdoc=Markup(escape(self.html)), sandbox="allow-scripts", width="100%", height=FRAME_HEIGHT)
 
     @property
     def html(self) -> str:

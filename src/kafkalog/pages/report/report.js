@@ -180,6 +180,16 @@
       svg.replaceChildren(...whole.filter((node) => ["title", "desc"].includes(node.localName)), ...drawn);
     }
 
+    function openable(rect, name, open) {
+      rect.setAttribute("tabindex", "0");
+      rect.setAttribute("role", "button");
+      rect.setAttribute("aria-label", `Look inside ${name}`);
+      rect.addEventListener("click", open);
+      rect.addEventListener("keydown", (event) => {
+        if (event.key === "Enter" || event.key === " ") { event.preventDefault(); open(); }
+      });
+    }
+
     function block(item, [x, y, w, h], colour, path) {
       const title = draw("title", {}, `${item.title}: ${size(item.bytes)}`);
       const rect = draw("rect", { x, y, width: w, height: h, class: `partition ${colour}` }, title);
@@ -191,7 +201,7 @@
       }
       if (item.items.length > 1) {
         rect.setAttribute("data-zoom", "");
-        rect.addEventListener("click", () => show([...path, item]));
+        openable(rect, item.title, () => show([...path, item]));
       }
       return group;
     }
@@ -212,15 +222,11 @@
     const groups = whole.filter((node) => node.localName === "g");
     const full = steps.filter((step) => step.bytes > 0);
     groups.forEach((group, at) => {
-      const frame = group.querySelector("rect");
+      const [frame, ...inside] = group.querySelectorAll("rect");
+      const open = () => show([full[at]]);
       frame.setAttribute("data-zoom", "");
-      for (const rect of group.querySelectorAll("rect")) rect.addEventListener("click", () => show([full[at]]));
-      frame.setAttribute("tabindex", "0");
-      frame.setAttribute("role", "button");
-      frame.setAttribute("aria-label", `Look inside ${full[at].name}`);
-      frame.addEventListener("keydown", (event) => {
-        if (event.key === "Enter" || event.key === " ") { event.preventDefault(); show([full[at]]); }
-      });
+      openable(frame, full[at].name, open);
+      for (const rect of inside) rect.addEventListener("click", open);
     });
     svg.setAttribute("role", "group");
     document.addEventListener("keydown", (event) => {

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 
 from kafkalog.format.quantities import moment_text
+from kafkalog.format.shell import shell_word
 from kafkalog.pages.markup import Markup, joined
 from kafkalog.pages.tables import code
 from kafkalog.tasks.overview.result import Overview
@@ -30,7 +30,7 @@ def time_text(milliseconds: int | None, form: str = SECOND) -> str:
 
 def command(*words: str) -> str:
     """A command line to type into a shell."""
-    return shlex.join(words)
+    return " ".join(map(shell_word, words))
 
 
 def topic_command(verb: str, overview: Overview, topic: str, *options: str) -> str:
