@@ -65,6 +65,18 @@ def test_every_table_of_real_logs_is_the_same_as_from_local_files(table: str, co
     assert found.equals(expected)
 
 
+def test_a_report_of_a_bucket_has_the_numbers_of_local_files(copied: tuple[Path, str]) -> None:
+    local, uri = copied
+    here, there = (kafkalog.report(path, now_ms=0).overview for path in (local, uri))
+    assert there.profile.total == here.profile.total
+    assert (there.timeline, there.key_sizes, there.formats) == (here.timeline, here.key_sizes, here.formats)
+    assert [each.counts for each in there.transactions] == [each.counts for each in here.transactions] != []
+    assert there.checked is not None
+    assert there.verdicts == ()
+    html = kafkalog.report(f"{uri}/txn-0", now_ms=0, quick=True).html
+    assert f"kafkalog profile {uri}/txn-0 --full" in html.replace("<span>", "").replace("</span>", "")
+
+
 def test_single_files_and_partition_folders_are_found_in_a_bucket(bucket: server.Bucket, tmp_path: Path) -> None:
     write_segment(tmp_path / "orders-0", 0, transactional_batch(0, 3, 1), marker(3, 1, commit=False), made_batch(4, 2))
     (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\norders 0 1\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from kafkalog.format.printable import printable
 from kafkalog.format.quantities import offsets_text, plural, size_text
 from kafkalog.pages import charts
 from kafkalog.pages.markup import Child, Markup, element, joined, json_data
@@ -11,7 +12,7 @@ from kafkalog.pages.tables import Cell, Column, number, share, size, table
 from kafkalog.pages.treemap import Area, squarified
 from kafkalog.tasks.overview.result import Overview, PartitionView, SegmentView
 
-from .section import MINUTE, Section, colour_of, command, more_rows, time_text
+from .section import MINUTE, Section, colour_of, command, middle_cut, more_rows, time_text
 
 WIDTH, HEIGHT = 1120, 460
 HEAD = 15  # of a topic or partition that has room for its name
@@ -108,7 +109,7 @@ def _fits(text: str, area: Area) -> bool:
 
 def _short(text: str, width: float) -> str:
     room = int((width - 8) / LETTER)
-    return text if len(text) <= room else text[: max(room - 1, 1)] + "…"
+    return text if len(text) <= room else middle_cut(text, max(room, 2))
 
 
 def _data(overview: Overview) -> list[object]:
@@ -126,8 +127,6 @@ def _segment_data(found: PartitionView, least: int) -> list[list[object]]:
 
 
 def _safe(text: str) -> str:
-    from kafkalog.format.printable import printable
-
     return printable(text)
 
 

@@ -7,10 +7,11 @@ from kafkalog.pages.markup import Child, Markup, element, joined
 from kafkalog.pages.tables import Cell, Column, number, table
 from kafkalog.tasks.overview.result import EpochSpan, Overview, PartitionView
 
-from .section import Section, command, more_rows
+from .section import Section, command, middle_cut, more_rows
 
 MOST_DRAWN, MOST_ROWS = 30, 200
 NAME_WIDTH, ROW = 190, 22
+MOST_LETTERS = 26
 AXIS = charts.WIDTH - NAME_WIDTH - charts.RIGHT
 
 
@@ -48,7 +49,7 @@ def _chart(found: list[PartitionView]) -> Markup:
 
 def _lane(found: PartitionView, top: float) -> Markup:
     name = str(found)
-    short = name if len(name) <= 26 else name[:12] + "…" + name[-13:]
+    short = middle_cut(name, MOST_LETTERS)
     span = max(found.end_offset - found.start_offset, 1)
     drawn: list[Child] = []
     for at, epoch in enumerate(_known(found)):

@@ -176,12 +176,19 @@
       const here = path[path.length - 1];
       const items = here.items.filter((item) => item.bytes > 0).sort((a, b) => b.bytes - a.bytes);
       const areas = squarified(items.map((item) => item.bytes), 0, 0, width, height);
-      const drawn = items.map((item, at) => block(item, areas[at], here.colour, path));
+      const drawn = items.map((item, at) => block(item, areas[at], at, here.colour, path));
       svg.replaceChildren(...whole.filter((node) => ["title", "desc"].includes(node.localName)), ...drawn);
     }
 
-    function openable(rect, name, open) {
-      rect.setAttribute("tabindex", "0");
+    function middleCut(text, length) {
+      if (text.length <= length) return text;
+      const end = Math.floor((length - 1) / 2);
+      return `${text.slice(0, length - 1 - end)}…${text.slice(text.length - end)}`;
+    }
+
+    // The tables have everything: the keyboard need not pass thousands of areas.
+    function openable(rect, name, at, open) {
+      rect.setAttribute("tabindex", at < 30 ? "0" : "-1");
       rect.setAttribute("role", "button");
       rect.setAttribute("aria-label", `Look inside ${name}`);
       rect.addEventListener("click", open);
@@ -190,18 +197,18 @@
       });
     }
 
-    function block(item, [x, y, w, h], colour, path) {
+    function block(item, [x, y, w, h], at, colour, path) {
       const title = draw("title", {}, `${item.title}: ${size(item.bytes)}`);
       const rect = draw("rect", { x, y, width: w, height: h, class: `partition ${colour}` }, title);
       const group = draw("g", {}, rect);
       if (h > 18 && w > 34) {
         const room = Math.floor((w - 8) / 6.2);
-        group.append(draw("text", { x: x + 4, y: y + 13, class: "name" }, item.name.length > room ? `${item.name.slice(0, Math.max(room - 1, 1))}…` : item.name));
+        group.append(draw("text", { x: x + 4, y: y + 13, class: "name" }, middleCut(item.name, Math.max(room, 2))));
         if (h > 34) group.append(draw("text", { x: x + 4, y: y + 27, class: "name" }, w > 70 ? size(item.bytes) : ""));
       }
       if (item.items.length > 1) {
         rect.setAttribute("data-zoom", "");
-        openable(rect, item.title, () => show([...path, item]));
+        openable(rect, item.title, at, () => show([...path, item]));
       }
       return group;
     }
@@ -225,7 +232,7 @@
       const [frame, ...inside] = group.querySelectorAll("rect");
       const open = () => show([full[at]]);
       frame.setAttribute("data-zoom", "");
-      openable(frame, full[at].name, open);
+      openable(frame, full[at].name, at, open);
       for (const rect of inside) rect.addEventListener("click", open);
     });
     svg.setAttribute("role", "group");
@@ -254,6 +261,7 @@
     first.closest("figure").before(make("div", { className: "tools" }, reset, status));
 
     function text(time, wide) {
+      if (time >= 253402300800000) return "after 9999";
       return new Date(time).toISOString().replace("T", " ").slice(0, wide ? 16 : 19);
     }
 

@@ -50,6 +50,14 @@ def colour_of(overview: Overview) -> dict[str, str]:
     return {topic: f"c{number % COLOURS}" for number, topic in enumerate(overview.topics)}
 
 
+def middle_cut(text: str, length: int) -> str:
+    """A name without its middle, where it is too long: names that begin alike differ at the end."""
+    if len(text) <= length:
+        return text
+    end = (length - 1) // 2
+    return text[: length - 1 - end] + "…" + text[len(text) - end :]
+
+
 def more_rows(shown: int, there: int, seen_with: str) -> Markup | None:
     """What to say below a table that has not room for everything."""
     return joined(f"… and {there - shown:,} more; see ", code(seen_with)) if there > shown else None

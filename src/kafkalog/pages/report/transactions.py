@@ -13,10 +13,11 @@ from kafkalog.tasks.overview.result import STATES, Overview, TransactionAxis
 from kafkalog.tasks.transactions import abort_command
 
 from .records import ranking_note
-from .section import Section, command, more_rows, time_text
+from .section import Section, command, middle_cut, more_rows, time_text
 
 MOST_DRAWN, MOST_ROWS = 40, 100
 NAME_WIDTH, LANE, GAP = 190, 8, 14
+MOST_LETTERS = 26
 AXIS = charts.WIDTH - NAME_WIDTH - charts.RIGHT
 
 
@@ -71,7 +72,7 @@ def _axes(found: list[TransactionAxis]) -> Markup:
 
 def _axis(axis: TransactionAxis, top: float) -> Markup:
     name = f"{axis.topic}-{axis.partition}"
-    short = name if len(name) <= 26 else name[:12] + "…" + name[-13:]
+    short = middle_cut(name, MOST_LETTERS)
     counts = ", ".join(f"{axis.counts[state]:,} {state}" for state in STATES)
     ground = charts.rect(
         NAME_WIDTH,
