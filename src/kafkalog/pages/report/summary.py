@@ -167,12 +167,18 @@ def _savings(overview: Overview) -> Iterator[Hint]:
     profile = overview.profile
     total = profile.total.bytes
     if profile.zstd.bytes is not None and total and profile.zstd.bytes.value > WORTH_SAVING * total:
-        text = f"zstd would save about {size_text(profile.zstd.bytes.value)} of {size_text(total)}. To try it on a copy:"
-        largest = next(iter(profile.topics))
-        yield Hint(INFO, text, (topic_command("convert", overview, largest, "--codec", "zstd", "--out", "smaller"),))
+        text = f"zstd would save about {size_text(profile.zstd.bytes.value)} of {size_text(total)}."
+        saved = {topic: found.bytes.value for topic, found in profile.zstd_by_topic.items() if found.bytes is not None}
+        yield Hint(INFO, text, _for_largest(saved, "convert", overview, "--codec", "zstd", "--out", "smaller"))
     compaction = profile.compaction
     if compaction is not None and total and compaction.duplicate_bytes.value > WORTH_SAVING * total:
         duplicates = size_text(compaction.duplicate_bytes.value)
-        topic = max(profile.compaction_by_topic.items(), key=lambda item: item[1].duplicate_bytes.value)[0]
-        text = f"About {duplicates} are records with a later one of the same key, which compaction drops. To try it on a copy:"
-        yield Hint(INFO, text, (topic_command("compact", overview, topic, "--out", "compacted"),))
+        text = f"About {duplicates} are records with a later one of the same key, which compaction drops."
+        dropped = {topic: found.duplicate_bytes.value for topic, found in profile.compaction_by_topic.items()}
+        yield Hint(INFO, text, _for_largest(dropped, "compact", overview, "--out", "compacted"))
+
+
+def _for_largest(saved: dict[str, int], verb: str, overview: Overview, *options: str) -> tuple[str, ...]:
+    """The command for the topic that saves most; Kafka's own topics are the broker's business."""
+    own = {topic: size for topic, size in saved.items() if size > 0 and not topic.startswith("__")}
+    return (topic_command(verb, overview, max(own, key=own.__getitem__), *options),) if own else ()
