@@ -16,7 +16,7 @@ import pytest
 from kafkalog.format.reference import Record, encode_batch
 from kafkalog.pages.markup import shortened
 from tests.builders.small_logs import FIRST_TIME, made_batch, marker, transactional_batch, write_segment
-from tests.cli.runner import Run, run_on_terminal
+from tests.cli.runner import Run, run_on_terminal, without_styles
 
 NOW = FIRST_TIME + 3_600_000
 HOSTILE = b"\xff\x1b[2J\xe2\x80\xae</script><script>alert(1)</script><!-- more than is shown"
@@ -151,8 +151,9 @@ def test_the_data_for_the_script_is_json_that_ends_no_element(run: Run, tmp_path
 def test_exit_codes_are_those_of_a_read(run: Run, logs: Path, tmp_path: Path) -> None:
     target = tmp_path / "report.html"
     ended = run("report", logs, "-o", target)
-    assert (ended.code, ended.errors) == (0, "")
-    assert re.fullmatch(r".*report\.html: 2 partitions, \d+ B, \d+ findings, \S+ KiB; open it in a browser\n", ended.text)
+    assert (ended.code, ended.out) == (0, b"")
+    said = r"kafkalog: wrote a report of 2 partitions, \d+ B, \d+ findings, \S+ KiB, to .*report\.html\n"
+    assert re.fullmatch(said, ended.errors)
     path = logs / "orders-0" / f"{0:020d}.log"
     path.write_bytes(path.read_bytes()[:-1] + b"\xff")
     assert run("report", logs, "-o", target, "--quiet").code == 1
@@ -168,6 +169,20 @@ def test_an_empty_partition_has_a_report(run: Run, tmp_path: Path) -> None:
     write_segment(tmp_path / "orders-0", 0)
     page = page_of(run, tmp_path)
     assert page.of("section")[0]["id"] == "summary"
+
+
+def test_progress_counts_both_passes_and_goes_away_again(tmp_path: Path) -> None:
+    write_segment(tmp_path / "orders-0", 0, *(made_batch(at, 1000) for at in range(0, 200_000, 1000)))
+    program = (
+        "import sys; from kafkalog.cli.render import progress; progress.SHOW_AFTER_SECONDS = 0.0; "
+        "from kafkalog.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    )
+    ended = run_on_terminal("report", tmp_path, "-o", tmp_path / "report.html", program=program)
+    assert ended.code == 0, ended.text
+    size = (tmp_path / "orders-0" / f"{0:020d}.log").stat().st_size
+    assert f"/{2 * size / 1e6:.1f} MB" in without_styles(ended.text)
+    last = ended.text.rstrip("\n").rpartition("\n")[2]
+    assert re.search(r"wrote a report of 1 partition, .*, to .*report\.html$", last), last
 
 
 def test_a_terminal_is_no_place_for_a_page(logs: Path) -> None:

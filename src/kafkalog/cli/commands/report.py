@@ -27,7 +27,8 @@ batches are, keys and sizes, transactions, producers, leader epochs, what zstd a
 and values from the disk are only ever text in it. Without JavaScript everything is there except zoom, sorting and filters.
 
 The logs are read twice, to count and to check; --quick reads headers and a few batches, and checks nothing. Nothing is written
-to PATH, and a broker may be running. The exit code is 1 if there is damage; the report is written in any case.
+to PATH, and a broker may be running. The exit code is 1 if there is damage; the report is written all the same, unless
+--on-damage strict stopped it.
 """
 EXAMPLES = (
     "kafkalog report /var/lib/kafka/data -o report.html",

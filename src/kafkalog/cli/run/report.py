@@ -10,6 +10,7 @@ from kafkalog.pages.report import Report
 from kafkalog.pages.report import report as make_report
 
 from ..commands.report import ReportRequest
+from ..failure import warn
 from ..render.escape import printable
 from ..render.progress import ReadProgress
 from ..render.summary import finish_read
@@ -27,14 +28,9 @@ def write_report(request: ReportRequest) -> int:
     with open_target(request.output) as sink:
         sink.write(page)
     if request.output != STDOUT and not request.quiet:
-        _say(f"{printable(request.output)}: {_summary(found)}, {size_text(len(page))}; open it in a browser")
+        warn(f"wrote a report of {_summary(found)}, {size_text(len(page))}, to {printable(request.output)}")
     left_out = finish_read(found.overview.profile.report, quiet=request.quiet)
     return left_out or (findings_exit_code(found.overview.checked, ERROR) if found.overview.checked is not None else 0)
-
-
-def _say(line: str) -> None:
-    with open_target(STDOUT) as sink:
-        sink.write(f"{line}\n".encode())
 
 
 def _summary(found: Report) -> str:
