@@ -87,6 +87,34 @@ def active(logs: Path) -> Path:
     return logs / "orders-0" / "00000000000000000060.log"
 
 
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({}, "(the default of a stream)"),
+        ({"startingOffsets": "latest"}, "(startingOffsets=latest)"),
+        ({"startingOffsets": "earliest"}, ""),
+        ({"startingOffsets": '{"orders":{"0":-1,"1":-1}}'}, ""),
+    ],
+)
+def test_a_new_query_at_the_end_of_the_logs_says_once_why_it_shows_nothing(
+    logs: Path, caplog: pytest.LogCaptureFixture, given: dict[str, str], says: str
+) -> None:
+    batches = MicroBatches(for_stream(parse_options({"path": str(logs), **given})), Clock())
+    at = batches.initial_offsets()
+    for _ in range(3):
+        at = batches.latest_offsets(at)
+    notices = [record.getMessage() for record in caplog.records if "startingOffsets" in record.getMessage()]
+    assert len(notices) == bool(says)
+    assert all(says in notice and "the 110 offsets that are there" in notice for notice in notices)
+
+
+def test_a_new_query_over_empty_logs_needs_no_explanation(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write_segment(tmp_path / "orders-0", 0)
+    batches = MicroBatches(for_stream(parse_options({"path": str(tmp_path)})), Clock())
+    batches.latest_offsets(batches.initial_offsets())
+    assert caplog.records == []
+
+
 # -- topics that are asked for ---------------------------------------------------------------------------------------------------
 
 

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from kafkalog.errors import Limits, SegmentChanged, StorageError
 from kafkalog.format.checkpoint import EpochStart
+from kafkalog.format.quantities import plural
 
 from .errors import DATA_LOSS, SparkSourceError
 from .live_listing import TRIES, TRY_SECONDS, LiveLogs, LivePartition
@@ -145,6 +146,7 @@ class MicroBatches:
         self._check_topics({topic for topic, _ in start})
         if self._holds_first and start == self._initial:
             self._holds_first = False
+            self._say_what_latest_leaves_out(start)
             return start
         begin, end = self._available(start)
         if limited:
@@ -153,6 +155,19 @@ class MicroBatches:
             end = self._limited(begin, end)
         self._raise_damage(begin, end)
         return end
+
+    def _say_what_latest_leaves_out(self, start: Offsets) -> None:
+        """A new query that shows nothing is most often one that never asked for what is there."""
+        seen = self.logs.look()
+        passed = sum(max(offset - seen[key].start_offset, 0) for key, offset in start.items() if key in seen)
+        kind = self.options.starting.kind
+        if passed and kind in ("default", "latest"):
+            LOGGER.warning(
+                "the kafkalog stream starts at the end of the logs (%s) and shows only what is appended from now on; for the %s "
+                'that are there as well: .option("startingOffsets", "earliest") and a new checkpoint',
+                "the default of a stream" if kind == "default" else "startingOffsets=latest",
+                plural(passed, "offset"),
+            )
 
     # -- whether the logs still hold what was read -----------------------------------------------------------------------------
 
