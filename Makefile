@@ -106,6 +106,7 @@ docs: $(READY)  ## the generated pages under docs/, and what the commands of the
 	$(RUN) -m tools.docs $(DOCS_ARGS)
 	$(RUN) -m tools.recipes
 	$(RUN) -m tests.parity.page
+	$(RUN) -m tools.testing
 
 site: $(READY)  ## the docs as a site, in build/site; every link checked
 	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --quiet
