@@ -3,7 +3,7 @@
     python -m tests.campaigns.zeroed_page [MEBIBYTES]      128 by default; prints both
 
 A broker writes the log. Its consumer then reads what another start of it, after a crash, left of the damaged log; and what it
-serves from the salvaged partition, put in the place of the damaged one.
+serves from the salvaged partition, put in the place of the damaged one by the commands of docs/recipes/put-back.md.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 import kafkalog
 from kafkalog.tasks.salvage import SalvageResult, salvage_partitions
 from tests.interop.live.broker import ROOT, resolve_jars, running_broker
+from tools.recipes import DOCS, blocks
 
 TOPIC = "pages"
 PAGE = 4096
@@ -48,10 +49,27 @@ def _client(*arguments: str) -> bytes:
     return subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, timeout=600, check=True).stdout
 
 
-def _serve(folder: Path) -> Rows:
-    """The rows that a consumer gets from a broker that starts on this data as after a crash."""
+def _forget_the_shutdown(folder: Path) -> None:
+    """Let the next start check everything, as after a crash."""
     for name in (".kafka_cleanshutdown", "recovery-point-offset-checkpoint"):
         (folder / "data" / name).unlink(missing_ok=True)
+
+
+def put_back_commands() -> list[str]:
+    """What the recipe types to put a salvaged folder into a log directory, for our names."""
+    page = (DOCS / "recipes" / "put-back.md").read_text(encoding="utf-8")
+    lines = [command.line for block in blocks(page) if block.kind == "console" for command in block.commands]
+    changing = [line for line in lines if line.split()[0] in ("mkdir", "mv", "cp", "rm", "sed")]
+    return [line.replace("disk/", "data/").replace("clicks", TOPIC) for line in changing]
+
+
+def _put_back(folder: Path) -> None:
+    for command in put_back_commands():
+        subprocess.run(["bash", "-c", command], cwd=folder, check=True, timeout=60)
+
+
+def _serve(folder: Path) -> Rows:
+    """The rows that a consumer gets from a broker that starts on this data."""
     with running_broker(folder) as broker:
         rows: Rows = json.loads(_client("digests", broker.bootstrap, TOPIC))
         return rows
@@ -77,9 +95,9 @@ def compare(scratch: Path, mebibytes: int) -> Outcome:
         file.write(bytes(PAGE))
     shutil.copytree(first, damaged)
     shutil.copytree(first, mended)
-    (result,) = salvage_partitions([first / "data" / partition], scratch / "rescued")
-    shutil.rmtree(mended / "data" / partition)
-    shutil.copytree(scratch / "rescued" / partition, mended / "data" / partition)
+    _forget_the_shutdown(damaged)
+    (result,) = salvage_partitions([first / "data" / partition], mended / "rescued")
+    _put_back(mended)
     return Outcome(written, touched, len(batches), log.stat().st_size, result, _serve(damaged), _serve(mended))
 
 

@@ -34,12 +34,12 @@ def prose_pages() -> list[Path]:
 
 
 def calls(text: str, where: str = "") -> Iterator[Call]:
-    for code in _code(text):
+    for code in code_of(text):
         for call in CALL.finditer(REMARK.sub("", code.replace("\\\n", " "))):
             yield Call(where, call["command"], tuple(OPTION.findall(call["rest"])))
 
 
-def _code(text: str) -> Iterator[str]:
+def code_of(text: str) -> Iterator[str]:
     """What is set as code; between backticks a line may end."""
     rest = FENCED.sub("\n", text)
     for kind, block in FENCED.findall(text):

@@ -8,11 +8,15 @@ import click
 import pytest
 
 from kafkalog.cli.main import kafkalog
-from tests.docs.commands import Call, calls, prose_pages
+from tests.docs.commands import OPTION, Call, calls, code_of, prose_pages
 from tests.tidy.source import ROOT
 
 COMMANDS = kafkalog.commands
 OF_ALL = {"--help", "--version", "--verbose"}
+# Options of other programs that the guides name: aws, pip, our campaigns.
+FOREIGN = {"--bucket", "--lifecycle-configuration", "--no-deps", "--wheel-dir", "--only"}
+# Pages about programs of maintainers.
+WITHOUT_COMMANDS = ("CONTRIBUTING", "benchmarks", "benchmarks-clients", "benchmarks-spark", "testing")
 
 
 def options_of(command: click.Command) -> set[str]:
@@ -30,6 +34,19 @@ def unknown(call: Call) -> list[str]:
 @pytest.mark.parametrize("page", prose_pages(), ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_a_page_names_only_commands_and_options_that_exist(page: Path) -> None:
     assert [wrong for call in calls(page.read_text(encoding="utf-8")) for wrong in unknown(call)] == []
+
+
+def test_an_option_that_stands_alone_belongs_to_some_command() -> None:
+    known = FOREIGN | OF_ALL | {name for command in COMMANDS.values() for name in options_of(command)}
+    wrong = [
+        (page.name, option)
+        for page in prose_pages()
+        if page.stem not in WITHOUT_COMMANDS
+        for code in code_of(page.read_text(encoding="utf-8"))
+        for option in OPTION.findall(code)
+        if option not in known
+    ]
+    assert wrong == []
 
 
 def test_every_option_of_every_command_is_in_the_reference() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from kafkalog.errors import StorageError
 from kafkalog.tasks.reindex import ReindexOptions, reindex_partitions
-from tests.campaigns.zeroed_page import compare
+from tests.campaigns.zeroed_page import compare, put_back_commands
 from tests.conftest import require, unavailable
 from tests.interop.live.broker import resolve_jars, running_broker
 
@@ -31,6 +31,10 @@ def test_a_running_broker_keeps_its_log_directory(tmp_path: Path) -> None:
             list(reindex_partitions(folder, ReindexOptions()))
         (planned,) = reindex_partitions(folder, ReindexOptions(dry_run=True))
         assert planned.state == "not written"
+
+
+def test_the_recipe_has_the_commands_that_put_a_folder_back() -> None:
+    assert [command.split()[0] for command in put_back_commands()] == ["mkdir", "mv", "cp", "rm", "sed", "sed"]
 
 
 def test_a_broker_serves_every_untouched_batch_of_a_log_with_a_zeroed_page(tmp_path: Path) -> None:
