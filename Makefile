@@ -26,7 +26,7 @@ LOWEST_ARGS ?=
 comma := ,
 SOURCES := src tests benchmarks tools
 
-.PHONY: help venv demo test lowest lint format bench bench-spark damage kills s3 living crashes fuzz docs site clean
+.PHONY: help venv demo test lowest lint format bench bench-spark damage kills s3 living crashes fuzz docs picture packages site clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -107,6 +107,12 @@ docs: $(READY)  ## the generated pages under docs/, and what the commands of the
 	$(RUN) -m tools.recipes
 	$(RUN) -m tests.parity.page
 	$(RUN) -m tools.testing
+
+picture: $(SPARK_READY)  ## the recorded session of the demo in README.md
+	$(RUN) -m tools.picture
+
+packages: $(READY)  ## wheel and sdist, installed with pip and pipx in clean environments of every Python here
+	$(RUN) -m tools.packages
 
 site: $(READY)  ## the docs as a site, in build/site; every link checked
 	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --quiet

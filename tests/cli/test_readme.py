@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from xml.etree import ElementTree
 
 import pytest
 
+from kafkalog.cli.demo.story import STEPS
 from tests.tidy.source import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -41,3 +43,15 @@ def test_every_link_leads_somewhere() -> None:
     links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", README)
     assert len(links) > 20
     assert [link for link in links if not (ROOT / link).is_file()] == []
+
+
+def test_the_picture_shows_the_steps_of_the_demo_and_loads_nothing() -> None:
+    text = (ROOT / "docs" / "demo.svg").read_text(encoding="utf-8")
+    picture = ElementTree.fromstring(text)
+    about = picture.find("{http://www.w3.org/2000/svg}desc")
+    assert about is not None
+    assert about.text == "; ".join(step.command for step in STEPS), "run python -m tools.picture"
+    kinds = {element.tag.rpartition("}")[2] for element in picture.iter()}
+    assert kinds <= {"svg", "title", "desc", "style", "defs", "clipPath", "g", "rect", "circle", "text"}
+    assert not re.search(r"@import|@font-face|url\((?!#)|href=|\bon\w+=", text)
+    assert len(text) < 200_000

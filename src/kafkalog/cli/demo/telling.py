@@ -12,8 +12,10 @@ import subprocess
 import sys
 import tempfile
 import termios
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -23,6 +25,9 @@ from .story import Step
 PROGRAMS = {"kafkalog": [sys.executable, "-m", "kafkalog"], "python": [sys.executable]}
 LINES_OF_FAILURE = 20
 BLUE = "34"
+WIDEST_TEXT = 100
+RESET = "\x1b[0m"  # commands end with it on a terminal
+WRITE = partial(print, flush=True)  # a command is seen before it ends
 
 
 class DemoFailed(Exception):
@@ -41,8 +46,9 @@ class Ended:
 class Teller:
     """Shows steps in `folder`; on a terminal of `style` the commands write as on a terminal, too."""
 
-    def __init__(self, folder: Path, style: Style, *, on_terminal: bool) -> None:
+    def __init__(self, folder: Path, style: Style, *, on_terminal: bool, write: Callable[[str], None] = WRITE) -> None:
         self.folder = folder
+        self.write = write
         self.style = style
         self.on_terminal = on_terminal
         self.environment = _environment(folder, style)
@@ -54,20 +60,20 @@ class Teller:
                 step.prepare(self.folder)
             self._show_why(step, f"{number} of {len(steps)}")
             if step.needs_spark and missing_for_spark is not None:
-                _write(f"(left out: {missing_for_spark})")
+                self.write(f"(left out: {missing_for_spark})")
                 continue
             self._show_output(step, self._run(step))
 
     def _show_why(self, step: Step, place: str) -> None:
-        _write("\n" + self.style.paint(f"── {step.title} ", BOLD) + self.style.paint(f"({place})", DIM))
-        for line in step.why.splitlines():
-            _write(f"# {line}")
+        self.write("\n" + self.style.paint(f"── {step.title} ", BOLD) + self.style.paint(f"({place})", DIM))
+        for line in textwrap.wrap(step.why, min(self.style.width, WIDEST_TEXT) - 2):
+            self.write(self.style.paint(f"# {line}", DIM))
         if step.program is not None:
             name, text = step.program
             (self.folder / name).write_text(text, encoding="utf-8")
-            _write(self.style.paint(f"$ cat {name}", BLUE))
-            _write(text.rstrip("\n"))
-        _write(self.style.paint(f"$ {step.command}", BLUE))
+            self.write(self.style.paint(f"$ cat {name}", BLUE))
+            self.write(text.rstrip("\n"))
+        self.write(self.style.paint(f"$ {step.command}", BLUE))
 
     def _run(self, step: Step) -> Ended:
         command, _, errors_to = step.command.partition(" 2> ")
@@ -81,14 +87,14 @@ class Teller:
         return Ended(code, out, "") if errors_to else ended
 
     def _show_output(self, step: Step, ended: Ended) -> None:
-        lines = ended.out.rstrip("\n").splitlines()
-        _write("\n".join(lines[: step.lines]))
+        lines = ended.out.removesuffix(RESET).rstrip("\n").splitlines()
+        self.write("\n".join(lines[: step.lines]))
         if len(lines) > step.lines:
-            _write(self.style.paint(f"… {len(lines) - step.lines} more lines", DIM))
+            self.write(self.style.paint(f"… {len(lines) - step.lines} more lines", DIM))
         if ended.errors:
-            _write(ended.errors.rstrip("\n"))
+            self.write(ended.errors.rstrip("\n"))
         if ended.exit_code:
-            _write(self.style.paint(f"(exit code {ended.exit_code})", DIM))
+            self.write(self.style.paint(f"(exit code {ended.exit_code})", DIM))
 
 
 def _check(step: Step, ended: Ended) -> None:
@@ -103,10 +109,6 @@ def _check(step: Step, ended: Ended) -> None:
 
 def without_styles(text: str) -> str:
     return re.sub(r"\x1b\[[0-9;]*m", "", text)
-
-
-def _write(text: str) -> None:
-    print(text, flush=True)
 
 
 def _environment(folder: Path, style: Style) -> dict[str, str]:
