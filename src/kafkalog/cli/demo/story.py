@@ -54,10 +54,10 @@ STEPS = (
     Step(
         "What is broken?",
         "verify checks every checksum, record, index, snapshot and checkpoint, and compares each file with the others. "
-        "Each finding says where it is, down to the byte, and what to do. The exit code is 1, so a script notices too.",
+        "Each finding says where it is, down to the byte; the verdict says what a broker would do that starts here.",
         "kafkalog verify disk",
         DAMAGE,
-        expected=("clicks-0", "crc", "offsets 1800 to 1949"),
+        expected=("clicks-0", "crc", "offsets 1800 to 1949", "verdict"),
     ),
     Step(
         "What are these bytes?",
@@ -145,5 +145,13 @@ STEPS = (
         expected=("Lisbon", "revenue"),
         needs_spark=True,
         program=("revenue.py", REVENUE),
+    ),
+    Step(
+        "All of it on one page",
+        "report writes one HTML file that loads nothing and works offline: what is on the disk, by size and time, formats, keys, "
+        "transactions, epochs, and every finding with the command to type next. Open it in a browser.",
+        "kafkalog report disk -o report.html",
+        DAMAGE,
+        expected=("report.html",),
     ),
 )
