@@ -90,7 +90,10 @@ def check_pipx(python: str, name: str, source: Path) -> None:
     run(inside, "-m", "pip", "install", *QUIET, "pipx")
     places = {"PIPX_HOME": str(WORK / f"{name}-home"), "PIPX_BIN_DIR": str(WORK / f"{name}-bin")}
     run(inside, "-m", "pipx", "install", "--quiet", source, environment=places)
-    check_command(WORK / f"{name}-bin" / "kafkalog", name)
+    kafkalog = WORK / f"{name}-bin" / "kafkalog"
+    check_command(kafkalog, name)
+    if "(left out: PySpark is not installed" not in run(kafkalog, "demo"):
+        raise Failed("kafkalog demo did not say what it leaves out without PySpark")
 
 
 def checks() -> Iterator[tuple[str, Callable[[], None]]]:
