@@ -11,11 +11,12 @@ import pytest
 
 import kafkalog
 from kafkalog.format.html_table import ROWS_SHOWN, html_table
+from kafkalog.format.printable import printable
 from kafkalog.format.reference import Record, encode_batch
 from tests.builders.small_logs import made_batch, transactional_batch, write_segment
 
 HOSTILE = "<img src=x onerror=alert(1)>\u202e&\x1b[2J"
-ALLOWED = {"div", "p", "b", "table", "thead", "tbody", "tr", "th", "td"}
+ALLOWED = {"div", "p", "b", "table", "thead", "tbody", "tr", "th", "td", "pre"}
 
 
 class Page(HTMLParser):
@@ -85,4 +86,13 @@ def test_a_long_table_ends_with_how_many_rows_are_left_out() -> None:
     assert page.tags.count("td") == ROWS_SHOWN
     assert "and 10 more" in page.text
     assert "table" not in Page(html_table("nothing", ["n"], [])).tags
-    assert "1,234,567" in Page(html_table("large", ["n"], [[1_234_567, None]])).text
+    assert "1234567" in Page(html_table("large", ["n"], [[1_234_567, None]])).text  # as --position takes it
+
+
+def test_findings_end_with_the_verdict_and_the_commands_to_type(hostile: Path) -> None:
+    findings = kafkalog.verify(hostile)
+    assert findings.verdict is not None
+    assert findings.verdict.next_steps
+    shown = " ".join(Page(findings._repr_html_()).text.split())
+    for text in (findings.verdict.text, *(step.command for step in findings.verdict.next_steps)):
+        assert " ".join(printable(text).split()) in shown

@@ -62,7 +62,9 @@ class Findings:
             (each.severity, each.reason, each.file, each.position, each.base_offset, each.last_offset, each.about, each.advice)
             for each in by_severity[:ROWS_SHOWN]
         ]
-        return html_table(repr(self), heads, rows, more=len(by_severity) - len(rows))
+        note = self.verdict.text if self.verdict is not None else ""
+        steps = [(step.why, step.command) for step in self.verdict.next_steps] if self.verdict is not None else []
+        return html_table(repr(self), heads, rows, more=len(by_severity) - len(rows), note=note, commands=steps)
 
     def of(self, severity: str) -> list[Finding]:
         """The findings of one severity: error, warning or info."""
