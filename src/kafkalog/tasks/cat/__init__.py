@@ -60,8 +60,8 @@ class Cat:
         self.undecoded = self.seen = self.matched = 0
         self.is_complete = False
         self.schema_id: int | None = None
-        schema = find_table("records").schema(self.columns)
-        self.schema = self.text.schema(schema) if self.text is not None else schema
+        self._stored = find_table("records").schema(self.columns)
+        self.schema = self.text.schema(self._stored) if self.text is not None else self._stored
         if decoders is not None:
             self.schema = pa.schema([*self.schema, *DECODED_FIELDS])
 
@@ -122,17 +122,22 @@ class Cat:
             for ending in endings:
                 yield from self._from(ending)
             return
-        held: list[pa.Table] = []
-        waiting = list(endings)
-        while waiting and sum(table.nbytes for table in held) <= ORDERED_BYTES:
-            held.append(pa.Table.from_batches(self._from(waiting.pop(0)), find_table("records").schema(self.columns)))
-        if not waiting and [table.num_rows for table in held] == [len(ending.offsets) for ending in endings]:
-            yield from _by_time(held, endings)
+        held: list[list[pa.RecordBatch]] = [[] for _ in endings]
+        size = 0
+        batches = ((number, batch) for number, ending in enumerate(endings) for batch in self._from(ending))
+        for number, batch in batches:
+            held[number].append(batch)
+            size += batch.nbytes
+            if size > ORDERED_BYTES:
+                break
+        is_whole = [sum(batch.num_rows for batch in several) for several in held] == [len(ending.offsets) for ending in endings]
+        if is_whole and size <= ORDERED_BYTES:
+            yield from _by_time([pa.Table.from_batches(several, self._stored) for several in held], endings)
             return
-        for table in held:
-            yield from table.to_batches()
-        for ending in waiting:
-            yield from self._from(ending)
+        for several in held:
+            yield from several
+        for _, batch in batches:
+            yield batch
 
     def _from(self, ending: Ending) -> Iterator[pa.RecordBatch]:
         choices = {**self._alike(), "start_offset": ending.start}
