@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -69,6 +70,21 @@ def test_text_of_an_enemy_runs_nothing_and_nothing_is_requested(browser: Browser
     assert "\\udcffodd\\n" in shown
     assert browser.requested() == [report.as_uri()]
     assert browser.complaints() == []
+
+
+def test_without_scripts_every_number_is_there_and_no_control_that_would_do_nothing(browser: Browser, report: Path) -> None:
+    browser.show(report)
+    counts = "['svg[role=img] rect', 'tbody tr', 'caption', 'code.command'].map(each => document.querySelectorAll(each).length)"
+    browser.call("Emulation.setScriptExecutionDisabled", value=True)
+    try:
+        browser.call("Page.reload")
+        while browser.evaluate("document.readyState") != "complete" or browser.evaluate("document.querySelector('.copy')"):
+            time.sleep(0.02)
+        assert min(browser.evaluate(counts)) > 0
+        assert browser.evaluate("document.querySelectorAll('button, input').length") == 0
+        assert browser.evaluate("document.querySelector('svg[role=img]').getBoundingClientRect().height") > 100
+    finally:
+        browser.call("Emulation.setScriptExecutionDisabled", value=False)
 
 
 def test_a_script_that_got_in_would_be_refused(browser: Browser, report: Path) -> None:
