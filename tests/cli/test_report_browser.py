@@ -117,6 +117,7 @@ def test_tables_sort_and_filter_and_drawings_zoom(browser: Browser, tmp_path: Pa
     field = f"{table}.closest('.tabled').querySelector('input')"
     browser.evaluate(f"{{const field = {field}; field.value = 'TOPIC3'; field.dispatchEvent(new Event('input'))}}")
     assert browser.evaluate(first) == ["topic3"]
+    assert browser.evaluate("document.querySelectorAll('#treemap > g:not(.pale)').length") == 1
     before = browser.evaluate("document.getElementById('treemap').querySelectorAll('rect').length")
     browser.evaluate(clicked("#treemap rect[data-zoom]"))
     trail = "[...document.querySelectorAll('.crumbs button')].map(each => each.textContent)"

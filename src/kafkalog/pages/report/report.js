@@ -76,6 +76,7 @@
         shown += row.hidden ? 0 : 1;
       }
       count.textContent = words.length ? `${number.format(shown)} of ${number.format(rows.length)} rows` : "";
+      document.dispatchEvent(new CustomEvent("filtered", { detail: { name, words } }));
     });
     table.closest(".tabled").prepend(make("div", { className: "filter" }, make("label", {}, "Filter ", field), count));
   }
@@ -234,6 +235,10 @@
       frame.setAttribute("data-zoom", "");
       openable(frame, full[at].name, at, open);
       for (const rect of inside) rect.addEventListener("click", open);
+    });
+    document.addEventListener("filtered", ({ detail: { name, words } }) => {
+      if (name !== "Topics") return;
+      groups.forEach((group, at) => group.classList.toggle("pale", !words.every((word) => full[at].name.toLowerCase().includes(word))));
     });
     svg.setAttribute("role", "group");
     document.addEventListener("keydown", (event) => {
