@@ -27,6 +27,9 @@ VARYING = [
     (re.compile(r"\b\d+ (?:d|h|min)(?: \d+ (?:h|min|s))?\b"), "AGE"),
     (re.compile(r"\b\d+(?:\.\d+)? (?:ms|s)\b"), "TIME"),
     (re.compile(r"\b\d[\d.,]* (?:records|[KMG]?i?B)/s"), "SPEED"),
+    # Of Parquet files, which are as long as the library makes them, and of the report, whose page changes.
+    (re.compile(r"[\d.]+ [KMG]?i?B(?=, to \S+\.(?:html|parquet)\b)"), "SIZE"),
+    (re.compile(r"(?:(?<=files of )|(?<=file of ))[\d,]+ bytes"), "SIZE"),
 ]
 
 

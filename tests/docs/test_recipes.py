@@ -87,9 +87,11 @@ def test_what_a_program_prints_has_to_be_on_the_page(tmp_path: Path) -> None:
         renewed(page_of("```python", "print(7)", "```"), Reader(tmp_path))
 
 
-def test_ages_and_speeds_may_differ_and_nothing_else_may() -> None:
+def test_ages_speeds_and_sizes_of_what_others_write_may_differ_and_nothing_else_may() -> None:
     assert same("open   2 h 4 min  yes\n", "open  320 d 6 h  yes\n")
     assert same("0.3 s: 21,623 records/s, 1 MB/s of log\n", "12.1 s: 9 records/s, 0 MB/s of log\n")
+    assert same("wrote 3600 rows, 71.2 KiB, to orders.parquet\n", "wrote 3600 rows, 9 KiB, to orders.parquet\n")
+    assert same("log into 4 files of 125,693 bytes\n", "log into 4 files of 125,694 bytes\n")
     assert not same("6,450 records in 0.3 s\n", "6,449 records in 0.3 s\n")
     assert not same("a  b\n", "a b c\n")
 
