@@ -13,8 +13,7 @@ from tests.tidy.source import ROOT
 
 COMMANDS = kafkalog.commands
 OF_ALL = {"--help", "--version", "--verbose"}
-# Options of other programs that the guides name: aws, pip, our campaigns.
-FOREIGN = {"--bucket", "--lifecycle-configuration", "--no-deps", "--wheel-dir", "--only"}
+FOREIGN = {"--only"}  # of our campaigns
 # Pages about programs of maintainers.
 WITHOUT_COMMANDS = ("CONTRIBUTING", "benchmarks", "benchmarks-clients", "benchmarks-spark", "testing")
 
@@ -43,6 +42,7 @@ def test_an_option_that_stands_alone_belongs_to_some_command() -> None:
         for page in prose_pages()
         if page.stem not in WITHOUT_COMMANDS
         for code in code_of(page.read_text(encoding="utf-8"))
+        if code.startswith("--")
         for option in OPTION.findall(code)
         if option not in known
     ]
