@@ -13,7 +13,7 @@ from tests.tidy.source import ROOT
 
 COMMANDS = kafkalog.commands
 OF_ALL = {"--help", "--version", "--verbose"}
-FOREIGN = {"--only"}  # of our campaigns
+FOREIGN = {"--only", "--user"}  # of our campaigns, of containers
 # Pages about programs of maintainers.
 WITHOUT_COMMANDS = ("CONTRIBUTING", "benchmarks", "benchmarks-clients", "benchmarks-spark", "testing")
 
