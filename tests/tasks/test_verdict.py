@@ -231,7 +231,7 @@ def test_a_malformed_file_of_a_partition_stops_the_broker(
     verdict = verdict_on(logs)
     (refused,) = expect(verdict, logs, tmp_path)
     assert (refused.outcome, verdict.starts) == (REFUSED, False)
-    assert verdict.text.startswith("the broker will not start with this log directory: orders-0: ")
+    assert verdict.text == f"the broker will not start with this log directory: orders-0: {name} cannot be read"
     assert [step.command for step in verdict.next_steps] == [command.format(folder=logs / "orders-0")]
     after = tmp_path / "after"
     shutil.copytree(logs, after)
@@ -298,6 +298,17 @@ def test_a_partition_that_cannot_be_loaded_here_is_unknown(logs: Path) -> None:
     assert verdict.starts is None
     assert [each.outcome for each in verdict.partitions] == [UNKNOWN]
     assert "Not known: orders-0: " in verdict.text
+
+
+def test_a_partition_that_changes_meanwhile_is_unknown(logs: Path) -> None:
+    (logs / names.CLEAN_SHUTDOWN).unlink()
+    log = logs / "orders-0" / names.segment_file_name(40)
+    (partition, _) = open_logs(logs).partitions
+    log.write_bytes(log.read_bytes() + made_batch(60)[:-5])
+    loaded = load_partition(LocalFs(), partition, [])
+    assert (loaded.outcome, loaded.detail) == (UNKNOWN, "its files are changing, so a broker is running")
+    (partition, _) = open_logs(logs).partitions
+    assert load_partition(LocalFs(), partition, []).outcome == CUT
 
 
 def test_a_single_file_has_no_verdict(logs: Path) -> None:

@@ -93,13 +93,29 @@ def _is_odd(partition: Partition) -> bool:
 
 def load_partition(fs: Fs, partition: Partition, findings: Sequence[Finding]) -> LoadedPartition:
     """What a broker at start does to one partition; nothing is written."""
-    result = LoadedPartition(partition.topic, partition.partition, partition.folder)
+    nothing = LoadedPartition(partition.topic, partition.partition, partition.folder)
     try:
-        return _loaded(fs, partition, result, findings)
+        result = _loaded(fs, partition, nothing, findings)
     except (StorageError, OSError) as error:
-        return replace(result, outcome=UNKNOWN, detail=str(error))
+        return replace(nothing, outcome=UNKNOWN, detail=str(error))
     except KafkaLogError as error:
-        return replace(result, outcome=REFUSED, detail=_refusal(error, findings))
+        outcome = UNKNOWN if isinstance(error.__cause__, OSError) else REFUSED
+        result = replace(nothing, outcome=outcome, detail=_refusal(error, findings))
+    if result.is_eventful and _has_changed(partition):  # by a broker whose lock cannot be seen, as on a network file system
+        return replace(nothing, outcome=UNKNOWN, detail="its files are changing, so a broker is running")
+    return result
+
+
+def _has_changed(partition: Partition) -> bool:
+    """Whether a file is not as it was when the partition was listed, or a segment is new."""
+    store = partition.store
+    listed = {stored.path: (stored.size, stored.mtime_ns) for stored in partition.files}
+    try:
+        now = {store.join(partition.folder, found.name): (found.size, found.mtime_ns) for found in store.list(partition.folder)}
+    except (KafkaLogError, OSError):
+        return False  # what cannot be listed was not, either
+    is_new = any(path.endswith(".log") and path not in listed for path in now) and not partition.problems
+    return is_new or any(now.get(path) != facts for path, facts in listed.items())
 
 
 def _loaded(fs: Fs, partition: Partition, result: LoadedPartition, findings: Sequence[Finding]) -> LoadedPartition:
@@ -155,7 +171,8 @@ def _refusal(error: KafkaLogError, findings: Sequence[Finding]) -> str:
     if isinstance(error, CorruptRecord) and errors:
         first = errors[0]
         return f"{first.reason} in {os.path.basename(first.file)} at byte {first.position or 0}"
-    return str(error)
+    unread = [name for name in names.PARTITION_FILES if f"{os.sep}{name}: cannot be read" in str(error)]
+    return f"{unread[0]} cannot be read" if unread else str(error)
 
 
 def _obstacles(fs: Fs, root: str, findings: Iterable[Finding]) -> Iterator[Obstacle]:
