@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from kafkalog.format.markup import shortened
 from kafkalog.format.reference import Record, encode_batch
-from kafkalog.pages.markup import shortened
 from tests.builders.small_logs import FIRST_TIME, made_batch, marker, transactional_batch, write_segment
 from tests.cli.runner import Run, run_on_terminal, without_styles
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 
-from .printable import printable
+from .markup import Markup, element, escaped, shortened
 
 ROWS_SHOWN = 50
-TEXT_SHOWN = 400
-RIGHT = ' style="text-align:right;padding:2px 8px"'
-LEFT = ' style="text-align:left;padding:2px 8px"'
+RIGHT, LEFT = (f"text-align:{side};padding:2px 8px" for side in ("right", "left"))
 
 Cell = str | int | None
 
@@ -29,21 +26,17 @@ def html_table(
     Numbers are aligned right, None is an empty cell. Below come a note, and commands to type with what each is for.
     """
     hidden = max(len(rows) - ROWS_SHOWN, 0) + more
-    head = "".join(f"<th{LEFT}>{_text(name)}</th>" for name in heads)
-    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows[:ROWS_SHOWN])
-    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>" if rows else ""
-    rest = f"<p>and {hidden} more</p>" if hidden else ""
-    remark = f"<p>{escape(printable(note))}</p>" if note else ""
-    steps = "".join(f"<p>{_text(why)}</p><pre>{escape(printable(command))}</pre>" for why, command in commands)
-    return f"<div><p><b>{_text(title)}</b></p>{table}{rest}{remark}{steps}</div>"
+    head = element("thead", element("tr", [element("th", shortened(name), style=LEFT) for name in heads]))
+    body = element("tbody", [element("tr", [_cell(cell) for cell in row]) for row in rows[:ROWS_SHOWN]])
+    return element(
+        "div",
+        element("p", element("b", shortened(title))),
+        element("table", head, body) if rows else None,
+        element("p", f"and {hidden} more") if hidden else None,
+        element("p", escaped(note)) if note else None,
+        [(element("p", shortened(why)), element("pre", escaped(command))) for why, command in commands],
+    )
 
 
-def _cell(cell: Cell) -> str:
-    if isinstance(cell, int):
-        return f"<td{RIGHT}>{cell}</td>"
-    return f"<td{LEFT}>{'' if cell is None else _text(cell)}</td>"
-
-
-def _text(text: str) -> str:
-    shown = printable(text)
-    return escape(shown if len(shown) <= TEXT_SHOWN else f"{shown[:TEXT_SHOWN]}…")
+def _cell(cell: Cell) -> Markup:
+    return element("td", "" if cell is None else shortened(cell), style=RIGHT if isinstance(cell, int) else LEFT)

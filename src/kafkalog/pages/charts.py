@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from .markup import Child, Markup, element
+from kafkalog.format.markup import Child, Markup, element
 
 WIDTH = 1120
 LEFT, RIGHT, TOP, BOTTOM = 64, 8, 10, 22

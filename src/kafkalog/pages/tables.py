@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from kafkalog.format.markup import Child, Markup, element, escaped
 from kafkalog.format.quantities import size_text
-
-from .markup import Child, Markup, element, escaped
 
 SHARE_WIDTH = 90
 

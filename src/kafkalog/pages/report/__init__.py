@@ -13,8 +13,8 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import Limits
+from kafkalog.format.markup import Markup, element
 from kafkalog.format.quantities import plural, repr_text, size_text
-from kafkalog.pages.markup import Markup, element
 from kafkalog.storage import local_path
 from kafkalog.storage.publish import streamed_file
 from kafkalog.tables.choices import Names, Numbers

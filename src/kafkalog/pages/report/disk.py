@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from kafkalog.format.markup import Child, Markup, element, joined, json_data
 from kafkalog.format.printable import printable
 from kafkalog.format.quantities import offsets_text, plural, size_text
 from kafkalog.pages import charts
-from kafkalog.pages.markup import Child, Markup, element, joined, json_data
 from kafkalog.pages.tables import Cell, Column, number, share, size, table
 from kafkalog.pages.treemap import Area, squarified
 from kafkalog.tasks.overview.result import Overview, PartitionView, SegmentView

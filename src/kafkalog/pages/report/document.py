@@ -9,7 +9,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 
-from kafkalog.pages.markup import Markup, element, joined
+from kafkalog.format.markup import Markup, element, joined
 from kafkalog.tasks.overview.result import Overview
 
 from .section import SECOND, Section, time_text

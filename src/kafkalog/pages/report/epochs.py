@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from kafkalog.format.markup import Child, Markup, element, joined
 from kafkalog.pages import charts
-from kafkalog.pages.markup import Child, Markup, element, joined
 from kafkalog.pages.tables import Cell, Column, number, table
 from kafkalog.tasks.overview.result import EpochSpan, Overview, PartitionView
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from kafkalog.errors import SEVERITIES
+from kafkalog.format.markup import Child, Markup, element, joined
 from kafkalog.format.quantities import plural
 from kafkalog.log.checks.finding import Finding
-from kafkalog.pages.markup import Child, Markup, element, joined
 from kafkalog.pages.tables import Cell, Column, code, number, table
 from kafkalog.tasks.overview.result import Overview
 

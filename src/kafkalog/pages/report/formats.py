@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kafkalog.format.markup import Child, Markup, element, joined
 from kafkalog.format.quantities import size_text
 from kafkalog.pages import charts
-from kafkalog.pages.markup import Child, Markup, element, joined
 from kafkalog.pages.tables import Cell, Column, code, number, percent, share, size, table
 from kafkalog.tasks.overview.result import FormatCount, Overview
 from kafkalog.tasks.profile.result import Distribution

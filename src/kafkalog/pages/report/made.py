@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from kafkalog.format.markup import Child, element, joined
 from kafkalog.format.quantities import plural, size_text
-from kafkalog.pages.markup import Child, element, joined
 from kafkalog.pages.tables import Column, code, number, table
 from kafkalog.tasks.overview.result import Overview
 

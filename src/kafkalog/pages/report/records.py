@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from kafkalog.format.markup import Child, Markup, element, joined
 from kafkalog.format.quantities import size_text
-from kafkalog.pages.markup import Child, Markup, element, joined
 from kafkalog.pages.tables import Cell, Column, number, share, size, table
 from kafkalog.tasks.overview.result import Overview, Sizes
 from kafkalog.tasks.profile.result import Item, Ranking

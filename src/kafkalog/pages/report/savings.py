@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from kafkalog.format.markup import Child, Markup, element, joined
 from kafkalog.format.quantities import size_text
-from kafkalog.pages.markup import Child, Markup, element, joined
 from kafkalog.pages.tables import Cell, Column, code, number, share, size, table
 from kafkalog.tasks.overview.result import Overview
 from kafkalog.tasks.profile.result import Estimate

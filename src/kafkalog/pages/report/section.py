@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kafkalog.format.markup import Markup, joined
 from kafkalog.format.quantities import moment_text
 from kafkalog.format.shell import shell_word
-from kafkalog.pages.markup import Markup, joined
 from kafkalog.pages.tables import code
 from kafkalog.tasks.overview.result import Overview
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kafkalog.errors import ERROR, INFO, WARNING
+from kafkalog.format.markup import Child, Markup, element
 from kafkalog.format.quantities import plural, size_text
-from kafkalog.pages.markup import Child, Markup, element
 from kafkalog.pages.tables import code
 from kafkalog.tasks.overview.result import Overview
 from kafkalog.tasks.transactions import abort_command

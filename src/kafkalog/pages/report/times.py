@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kafkalog.format.markup import Markup, element, joined, json_data
 from kafkalog.format.quantities import moment_text, size_text, span_text
 from kafkalog.pages import charts
 from kafkalog.pages.charts import Bar
-from kafkalog.pages.markup import Markup, element, joined, json_data
 from kafkalog.pages.tables import Cell, Column, number, size, table
 from kafkalog.tasks.overview.result import Moment, Overview
 

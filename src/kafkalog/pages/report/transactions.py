@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kafkalog.format.markup import Child, Markup, element, joined
 from kafkalog.format.quantities import plural
 from kafkalog.log.transactions import Transaction
 from kafkalog.pages import charts
-from kafkalog.pages.markup import Child, Markup, element, joined
 from kafkalog.pages.tables import Cell, Column, code, number, share, size, table
 from kafkalog.tasks.overview.result import STATES, Overview, TransactionAxis
 from kafkalog.tasks.transactions import abort_command

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from kafkalog.format.printable import printable
+from .printable import printable
 
 LONGEST = 400
 # Elements without content or an end.
