@@ -94,6 +94,12 @@ def test_a_step_that_needs_spark_is_left_out_with_the_reason(tmp_path: Path, cap
     assert capsys.readouterr().out.endswith("$ python revenue.py\n(left out: PySpark is not installed: pip install it)\n")
 
 
+def test_what_is_expected_may_be_wrapped_on_a_narrow_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = "python -c 'print(\"offsets 1800 to\\n    1949\")'"
+    Teller(tmp_path, PLAIN, on_terminal=False).tell([Step("Wrapped", "", command, expected=("offsets 1800 to 1949",))])
+    assert "offsets 1800 to\n    1949\n" in capsys.readouterr().out
+
+
 def test_errors_can_go_to_a_file_and_long_output_is_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = 'python -c \'import sys; print("x\\n" * 5); sys.exit("noise")\' 2> spark.log'
     Teller(tmp_path, PLAIN, on_terminal=False).tell([Step("Noise", "", command, exit_code=1, expected=("x", "noise"), lines=2)])

@@ -25,7 +25,8 @@ from ..render.layout import style_of
 from ..render.target import STDOUT, Sink
 
 INTRODUCTION = """\
-kafkalog reads, checks, repairs and writes Kafka's own files, without a broker. This shows it on a small log directory.
+kafkalog reads, checks, repairs and writes Kafka's own files, without a broker.
+This shows it on a small log directory, in a minute or two.
 The first time takes longer: kafkalog compiles what it needs, once."""
 
 
