@@ -81,9 +81,10 @@ def _listed(context: click.Context, parameter: click.Parameter, value: tuple[Any
     return list(value) or None
 
 
-def choice_option(name: str, choices: tuple[str, ...], text: str, *, default: str | None = None) -> Decorator:
-    """One of `choices`; the first is the default, unless another is given."""
-    return click.option(name, type=click.Choice(choices), default=default or choices[0], show_default=True, help=text)
+def choice_option(name: str, choices: tuple[str, ...], text: str, *, default: str | None = None, field: str = "") -> Decorator:
+    """One of `choices`; the first is the default, unless another is given. `field` is what the command calls it."""
+    names = [name, field] if field else [name]
+    return click.option(*names, type=click.Choice(choices), default=default or choices[0], show_default=True, help=text)
 
 
 path_argument = click.argument("path", metavar="PATH", shell_complete=complete_path)
