@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from datetime import UTC, date, datetime
@@ -25,6 +26,7 @@ from kafkalog.spark.ingestion.delta import DeltaLakeTable
 from kafkalog.spark.ingestion.iceberg import IcebergLakeTable
 from kafkalog.spark.ingestion.lake_files import table_name
 from tests.builders.small_logs import made_batch, write_segment
+from tests.conftest import NOBODY, require_root
 from tests.ports import reserve_port
 from tests.spark.ingested import COLUMNS, damaged_rows, read_logs, take, write_orders
 from tests.spark.lake_tables import (
@@ -135,6 +137,12 @@ def test_duckdb_polars_and_pyarrow_read_the_same_rows(logs: Path, target: Path) 
     offsets = sorted(row[1:3] for row in read_logs(logs))
     for frame in frames:
         assert sorted(zip(*(frame.column(name).to_pylist() for name in ("partition", "offset")), strict=True)) == offsets
+
+
+def test_spark_s_workers_write_the_same_tables(logs: Path, target: Path, lake: str, spark: Any) -> None:
+    assert take_lake(logs, target, lake, spark=spark, master=None, task_bytes=2000).tasks > 1
+    assert read_lake(target, lake) == read_logs(logs)
+    check_lake(target, lake, "orders")
 
 
 # -- what a table says of its files --------------------------------------------------------------------------------------------
@@ -528,3 +536,22 @@ def test_columns_are_those_of_the_records_table(logs: Path, target: Path, lake: 
         names = [field.name for field in delta_table(target).schema().fields]
     assert names[:7] == ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
     assert set(COLUMNS) <= set(kafkalog.open(logs).read("records").schema.names)
+
+
+def test_root_does_not_write_into_the_lake_of_another_user(logs: Path, target: Path, lake: str) -> None:
+    require_root()
+    target.mkdir()
+    os.chown(target, NOBODY, NOBODY)
+    with pytest.raises(SparkSourceError, match=r"KAFKALOG_BAD_TARGET: .*belongs to user 65534; run this as that user"):
+        take_lake(logs, target, lake)
+
+
+@pytest.mark.parametrize("link", ["orders", "orders/data", "orders/metadata", "orders/_delta_log"])
+def test_no_link_below_the_target_is_followed(logs: Path, target: Path, tmp_path: Path, lake: str, link: str) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (target / link).parent.mkdir(parents=True, exist_ok=True)
+    (target / link).symlink_to(elsewhere)
+    with pytest.raises(SparkSourceError, match=r"KAFKALOG_BAD_TARGET: .*a symbolic link where an ingest has a folder"):
+        take_lake(logs, target, lake)
+    assert list(elsewhere.iterdir()) == []

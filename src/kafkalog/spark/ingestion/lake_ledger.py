@@ -12,6 +12,7 @@ get any more, are removed.
 from __future__ import annotations
 
 import json
+import os
 import re
 import secrets
 import time
@@ -38,6 +39,8 @@ from .target import OWN_FOLDER, Target, bad_target
 LAKE: Final = f"{OWN_FOLDER}/lake.json"
 RECORDS: Final = f"{OWN_FOLDER}/tables"
 WANTED: Final = "tables.json"
+# Where Iceberg and Delta keep what they say of a table.
+METADATA: Final = ("metadata", "_delta_log")
 VERSION: Final = 1
 _EDIT: Final = re.compile(r"([0-9]{20})-([0-9]{13}-[0-9a-f]{12})")
 
@@ -69,6 +72,7 @@ class LakeLedger:
     """See `Ledger` for what its methods promise."""
 
     def __init__(self, target: Target, options: IngestOptions) -> None:
+        _refuse_root(target)
         self.target = target
         self.run = f"{time.time_ns() // 1_000_000:013}-{secrets.token_hex(6)}"
         stored = _read_lake(target)
@@ -164,6 +168,8 @@ class LakeLedger:
 
     def _settle_table(self, name: str, topic: str | None = None) -> None:
         """Remove the files of commits that were not made and never will be, and those of attempts that did not count."""
+        for folder in METADATA:
+            self.target.list(f"{name}/{folder}")  # refuses a link
         self.table(name, topic)
         head, recorded = self.heads[name], self._recorded(name)
         self._check_head(name, head, recorded)
@@ -338,6 +344,14 @@ def _agreed(options: IngestOptions, stored: dict[str, Any], place: str) -> Inges
                 BAD_TARGET, f"{path_text(place)}: earlier runs had {name}={stored['place'].get(name)!r}, this one has {value!r}"
             )
     return options
+
+
+def _refuse_root(target: Target) -> None:
+    """SparkSourceError for root in the target of another user: libraries write the metadata of tables, follow links there, and
+    leave files that their owner could not change."""
+    owner = target.owner()
+    if os.geteuid() == 0 and owner not in (None, 0):
+        raise bad_target(target.name, f"it belongs to user {owner}; run this as that user: sudo -u '#{owner}' kafkalog ingest …")
 
 
 def _refuse_folders(target: Target, table_format: str) -> None:
