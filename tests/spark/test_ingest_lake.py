@@ -414,6 +414,19 @@ def test_a_damaged_batch_is_set_aside_once(target: Path, tmp_path: Path, lake: s
     assert read_lake(target, lake) == read_logs(tmp_path / "logs", on_damage="salvage")
 
 
+def test_a_run_without_records_still_says_how_far_it_came(target: Path, tmp_path: Path, lake: str) -> None:
+    damaged = bytearray(made_batch(0))
+    damaged[-1] ^= 1
+    write_segment(tmp_path / "logs" / "orders-0", 0, bytes(damaged))
+    write_segment(tmp_path / "logs" / "orders-0", 10, made_batch(10))
+    take_lake(tmp_path / "logs", target, lake, options={"endingOffsets": '{"orders": {"0": 10}}'})
+    assert (marks(target, lake)["commit"], read_lake(target, lake)) == (1, [])
+    assert take_lake(tmp_path / "logs", target, lake).damaged_ranges == 0
+    assert [row["base_offset"] for row in damaged_rows(target)] == [0]
+    assert len(read_lake(target, lake)) == 10
+    check_lake(target, lake, "orders")
+
+
 # -- what cannot be ------------------------------------------------------------------------------------------------------------
 
 

@@ -219,7 +219,7 @@ class LakeLedger:
             self._settle_table(name, topic)
             edits[name] = Edit(name, self._number(name) + 1, self.run)
         wanted = {edit.table: {"topic": path_text(names[edit.table]), "number": edit.number} for edit in edits.values()}
-        with suppress(FileExistsError), self.target.output(f"{staging_folder(self.run)}/{WANTED}") as file:
+        with self.target.output(f"{staging_folder(self.run)}/{WANTED}") as file:
             file.write(json.dumps(wanted).encode())
         written = {name: self._made(name, schema) for name in names}
         self.edits = {topic: edits[self.table_of(topic)] for topic in topics}
