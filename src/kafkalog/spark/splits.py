@@ -7,9 +7,9 @@ an index, neither Numba nor Arrow is loaded for it.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, overload
 
 import numpy as np
 from crc32c import crc32c
@@ -19,8 +19,10 @@ from kafkalog.format import batch, message
 from kafkalog.format.entry_front import FRONT_SIZE, SMALLEST_ENTRY, peek_crc, peek_front
 from kafkalog.format.index import Entries, read_offset_index
 from kafkalog.format.java import MAX_INT64, MIN_INT64
+from kafkalog.format.names import segment_file_name
 from kafkalog.format.quantities import plural, size_text
 from kafkalog.log.partition import Partition, Segment, StoredFile
+from kafkalog.log.stored_files import LogColumns, Segments
 from kafkalog.storage import open_store
 from kafkalog.storage.store import ByteSource, short_repr
 
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
 SPLIT_BYTES: Final = 128 << 20
 LEAST_SPLIT_BYTES: Final = 4 << 20
 HEADER_SPLIT_BYTES: Final = 1 << 30  # for tables that need only headers
+# Spark's scheduler handles some thousand tasks a second and keeps each in its memory: a read of more bytes has larger splits.
+# It also bounds the requests of a plan, because a segment is opened only where it is cut.
+MOST_SPLITS: Final = 20_000
 MAX_INDEX_BYTES: Final = 64 << 20
 # Index entries that are tried near a wanted position before the slice is left uncut.
 INDEX_TRIES: Final = 8
@@ -41,7 +46,7 @@ HIGHEST: Final = MAX_INT64
 EVERYTHING: Final = (LOWEST, HIGHEST)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, slots=True)
 class FileSlice:
     """Bytes `start..stop` of a segment file, with its size and time when the read was planned."""
 
@@ -66,7 +71,93 @@ class FileSlice:
         return self.stop - self.start
 
 
-@dataclass(frozen=True, repr=False)
+class WholeSegments(Sequence[FileSlice]):
+    """One slice for each of consecutive segments, 25 bytes on the driver and on the way to a task: made when asked for."""
+
+    __slots__ = ("_columns", "_within")
+
+    def __init__(self, columns: LogColumns, within: range | None = None) -> None:
+        self._columns = columns
+        self._within = range(len(columns.bases)) if within is None else within
+
+    def __len__(self) -> int:
+        return len(self._within)
+
+    def __iter__(self) -> Iterator[FileSlice]:
+        return map(self._at, self._within)
+
+    @overload
+    def __getitem__(self, number: int) -> FileSlice: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> WholeSegments: ...
+
+    def __getitem__(self, number: int | slice) -> FileSlice | WholeSegments:
+        found = self._within[number]
+        return self._at(found) if isinstance(found, int) else WholeSegments(self._columns, found)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and [*self] == [*other]
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"WholeSegments({short_repr(self._columns.prefix)}, {plural(len(self), 'segment')})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        columns, cut = self._columns, slice(self._within.start, self._within.stop)
+        inodes = None if columns.inodes is None else columns.inodes[cut]
+        after = columns.next_base_offset if cut.stop == len(columns.bases) else columns.bases[cut.stop]
+        taken = columns.bases[cut], after, columns.sizes[cut], columns.mtimes[cut], inodes, columns.are_indexed[cut]
+        return WholeSegments, (LogColumns(columns.prefix, *taken),)
+
+    @property
+    def bytes(self) -> int:
+        return sum(self._columns.sizes[self._within.start : self._within.stop])
+
+    @property
+    def largest(self) -> int:
+        return max(self._columns.sizes[self._within.start : self._within.stop])
+
+    def count_within(self, limit: int) -> int:
+        """How many of the first ones have at most `limit` bytes together."""
+        sizes = self._columns.sizes
+        for number in self._within:
+            limit -= sizes[number]
+            if limit < 0:
+                return number - self._within.start
+        return len(self)
+
+    def continued(self, others: Sequence[FileSlice]) -> WholeSegments | None:
+        """These and the others, if they are the following segments of the same columns."""
+        if not isinstance(others, WholeSegments) or others._columns is not self._columns:
+            return None
+        if others._within.start != self._within.stop:
+            return None
+        return WholeSegments(self._columns, range(self._within.start, others._within.stop))
+
+    def _at(self, number: int) -> FileSlice:
+        columns = self._columns
+        base, size = columns.bases[number], columns.sizes[number]
+        is_last = number + 1 == len(columns.bases)
+        after = columns.next_base_offset if is_last else columns.bases[number + 1]
+        return FileSlice(
+            columns.prefix + segment_file_name(base),
+            size,
+            columns.mtimes[number],
+            "log",
+            base,
+            0,
+            size,
+            after,
+            columns.prefix + segment_file_name(base, "index") if columns.are_indexed[number] else None,
+            may_grow=after is None,
+            first_offset=base,
+            inode=0 if columns.inodes is None else columns.inodes[number],
+        )
+
+
+@dataclass(frozen=True, repr=False, slots=True)
 class Part:
     """Slices of one partition and the offsets to read from them.
 
@@ -77,7 +168,7 @@ class Part:
     folder: str
     topic: str
     partition: int
-    slices: tuple[FileSlice, ...]
+    slices: Sequence[FileSlice]
     start_offset: int
     stop_offset: int
     log_start_offset: int | None = None
@@ -90,10 +181,22 @@ class Part:
 
     @property
     def bytes(self) -> int:
-        return sum(piece.bytes for piece in self.slices)
+        return bytes_of(self.slices)
 
 
-@dataclass(frozen=True, repr=False)
+def bytes_of(slices: Sequence[FileSlice]) -> int:
+    """The bytes of all of them."""
+    return slices.bytes if isinstance(slices, WholeSegments) else sum(piece.bytes for piece in slices)
+
+
+def largest_of(slices: Sequence[FileSlice]) -> int:
+    """The bytes of the largest."""
+    if isinstance(slices, WholeSegments):
+        return slices.largest
+    return max((piece.bytes for piece in slices), default=0)
+
+
+@dataclass(frozen=True, repr=False, slots=True)
 class Split:
     """The parts that one task reads."""
 
@@ -114,7 +217,11 @@ def target_bytes(options: SourceOptions, total: int, cores: int) -> int:
 
 
 def even_bytes(total: int, cores: int, least: int, most: int) -> int:
-    """Bytes of a task: as many tasks as cores, or a multiple of it, so that no core works alone in the last round."""
+    """Bytes of a task: as many tasks as cores, or a multiple of it, so that no core works alone in the last round.
+
+    More than `most` only where there would be more tasks than MOST_SPLITS.
+    """
+    most = max(most, -(-total // MOST_SPLITS))
     rounds = max(-(-total // (cores * most)), 1)
     share = -(-total // (cores * rounds))
     # A little more: otherwise a partition that is slightly larger than the others would be cut in two.
@@ -129,6 +236,26 @@ def end_offset(partition: Partition) -> int:
 
 
 # -- slices ------------------------------------------------------------------------------------------------------------------
+
+# Base offset, that of the next segment, and size of a segment's log.
+IsWhole = Callable[[int, int | None, int], bool]
+
+
+def runs(segments: Sequence[Segment], is_whole: IsWhole) -> Iterator[WholeSegments | Segment]:
+    """The segments in order: those that are read whole by runs, as no object each, and the others one by one."""
+    if not isinstance(segments, Segments):
+        yield from segments
+        return
+    whole, begin, number = WholeSegments(segments.columns()), 0, 0
+    for number, span in enumerate(segments.spans(), 1):
+        if not is_whole(*span):
+            if begin < number - 1:
+                yield whole[begin : number - 1]
+            yield segments[number - 1]
+            begin = number
+    if begin < number:
+        yield whole[begin:]
+    yield from segments[number:]
 
 
 def cut(partition: Partition, segment: Segment, target: int, start: int = LOWEST, stop: int = HIGHEST) -> list[FileSlice]:
@@ -256,17 +383,18 @@ def prove_entry(source: ByteSource, position: int, segment: Segment) -> tuple[in
 # -- splits ------------------------------------------------------------------------------------------------------------------
 
 
-def divide(parts: Sequence[Part], target: int, options: SourceOptions) -> list[Split]:
+def divide(parts: Iterable[Part], target: int, options: SourceOptions) -> list[Split]:
     """Parts as splits: small ones joined, large ones divided by offsets if the options ask for more."""
     most = options.max_records_per_partition
     if most is not None:
-        parts = [share for part in parts for share in _shares(part, -(-_offsets(part) // most))]
+        parts = (share for part in _one_by_one(parts) for share in _shares(part, -(-_offsets(part) // most)))
     splits = pack(parts, target, most)
     least = options.min_partitions or 1
     if len(splits) >= least:
         return splits
     # As Spark's own source does: small ranges stay whole, the others share the rest of the wanted number.
-    sizes = [_offsets(part) for part in parts]
+    single = [*_one_by_one(part for split in splits for part in split.parts)]
+    sizes = [_offsets(part) for part in single]
     total = sum(sizes) or 1
     large = [_rounded(size / total * least) > 1 for size in sizes]
     shared = sum(size for size, is_large in zip(sizes, large, strict=True) if is_large) or 1
@@ -274,7 +402,16 @@ def divide(parts: Sequence[Part], target: int, options: SourceOptions) -> list[S
     counts = [max(_rounded(size / shared * left), 1) if is_large else 1 for size, is_large in zip(sizes, large, strict=True)]
     if sum(counts) < least:  # many parts of nearly the same size, each rounded down
         counts = [max(-(-size * least // total), 1) for size in sizes]
-    return [Split((share,)) for part, count in zip(parts, counts, strict=True) for share in _shares(part, count)]
+    return [Split((share,)) for part, count in zip(single, counts, strict=True) for share in _shares(part, count)]
+
+
+def _one_by_one(parts: Iterable[Part]) -> Iterator[Part]:
+    """The same parts with one slice each."""
+    for part in parts:
+        if len(part.slices) == 1:
+            yield part
+        else:
+            yield from (replace(part, slices=(piece,)) for piece in part.slices)
 
 
 def _rounded(number: float) -> int:
@@ -282,28 +419,49 @@ def _rounded(number: float) -> int:
     return int(number + 0.5)
 
 
-def pack(parts: Sequence[Part], target: int, most: int | None = None) -> list[Split]:
-    """Adjacent parts joined, up to `target` bytes and `most` offsets."""
+def pack(parts: Iterable[Part], target: int, most: int | None = None, *, divides: bool = True) -> list[Split]:
+    """Adjacent parts joined, up to `target` bytes and `most` offsets; a run of segments is divided, unless parts stay whole."""
     splits: list[Split] = []
+    taken: list[Part] = []
     filled = offsets = 0
-    for part in parts:
+    for part in parts if most is None else _one_by_one(parts):
         more = _offsets(part) if most is not None else 0
-        if not splits or filled + part.bytes > target or (most is not None and offsets + more > most):
-            splits.append(Split())
-            filled = offsets = 0
-        filled, offsets = filled + part.bytes, offsets + more
-        splits[-1] = Split(_joined(splits[-1].parts, part))
-    return splits
+        left: Part | None = part
+        while left is not None:
+            portion, left = _parted(left, target - filled) if divides else (left, None)
+            if taken and (filled + portion.bytes > target or (most is not None and offsets + more > most)):
+                splits.append(Split(tuple(taken)))
+                taken, filled, offsets = [], 0, 0
+            filled, offsets = filled + portion.bytes, offsets + more
+            _join(taken, portion)
+    return [*splits, Split(tuple(taken))] if taken else splits
 
 
-def _joined(parts: tuple[Part, ...], part: Part) -> tuple[Part, ...]:
-    """With the new part added; consecutive whole segments of one partition become one part."""
+def _parted(part: Part, room: int) -> tuple[Part, Part | None]:
+    """The segments of a run that there is room for, at least one, and the rest; anything else stays whole."""
+    if not isinstance(part.slices, WholeSegments) or len(part.slices) == 1:
+        return part, None
+    count = max(part.slices.count_within(room), 1)
+    if count == len(part.slices):
+        return part, None
+    return replace(part, slices=part.slices[:count]), replace(part, slices=part.slices[count:])
+
+
+def _join(parts: list[Part], part: Part) -> None:
+    """Add a part; consecutive whole segments of one partition become one part."""
     if parts and part.slices and parts[-1].slices:
         last, end, begin = parts[-1], parts[-1].slices[-1], part.slices[0]
-        alike = replace(last, slices=()) == replace(part, slices=())
-        if alike and end.next_base_offset == begin.base_offset and begin.start == 0:
-            return (*parts[:-1], replace(last, slices=last.slices + part.slices))
-    return (*parts, part)
+        if _identity(last) == _identity(part) and end.next_base_offset == begin.base_offset and begin.start == 0:
+            slices = last.slices.continued(part.slices) if isinstance(last.slices, WholeSegments) else None
+            parts[-1] = replace(last, slices=slices or (*last.slices, *part.slices))
+            return
+    parts.append(part)
+
+
+def _identity(part: Part) -> tuple[object, ...]:
+    """Everything but the slices."""
+    place = part.root, part.folder, part.topic, part.partition
+    return *place, part.start_offset, part.stop_offset, part.log_start_offset, part.claim
 
 
 def _span(part: Part) -> tuple[int, int]:
