@@ -33,6 +33,7 @@ SPREAD: Final = 17  # segments differ in size by up to so many batches
 FIRST_TIME_NS: Final = 1_700_000_000_000_000_000
 HOUR_NS: Final = 3_600_000_000_000
 KINDS: Final = ("index", "log", "timeindex")
+FILES_OF_SEGMENT: Final = len(KINDS)
 MODULES: Final = ("read_plan", "splits", "shipped_kernels", "task_reading")  # that open stores by their URI
 OBJECT_GAP: Final = 65536
 
@@ -76,7 +77,7 @@ class LakeStore:
     """`partitions` folders of `segments` segments each, about `segment_batches` batches long.
 
     `added` has the partitions that have got more segments since; `page_seconds` is the time of a listing page, `read_seconds`
-    that of any other request. `requests` counts both by kind.
+    that of any other request. `requests` counts both by kind, `most_at_once` is the largest number at the same time.
     """
 
     requests_at_once = 32
@@ -97,14 +98,20 @@ class LakeStore:
         self.read_seconds = read_seconds
         self.added: dict[int, int] = {}
         self.requests: Counter[str] = Counter()
+        self.most_at_once = 0
+        self._running = 0
         self._lock = threading.Lock()
 
     def request(self, kind: str, count: int = 1) -> None:
         with self._lock:
             self.requests[kind] += count
+            self._running += 1
+            self.most_at_once = max(self.most_at_once, self._running)
         seconds = self.page_seconds if kind == "page" else self.read_seconds
         if seconds:
             time.sleep(seconds * count)
+        with self._lock:
+            self._running -= 1
 
     # -- the lake ------------------------------------------------------------------------------------------------------------
 
@@ -157,6 +164,13 @@ class LakeStore:
             return [Entry(name, "folder", 0, 0) for name in names]
         partition = self._number(self.name(folder))
         return [] if partition is None else [*self.files(partition)]
+
+    def objects(self) -> Iterator[tuple[str, bytes]]:
+        """Key and content of every object, to be put into a real bucket."""
+        for partition in range(self.partitions):
+            folder = self.folder(partition)
+            for entry in self.files(partition):
+                yield f"{folder}/{entry.name}", self.content(f"{BUCKET}/{folder}/{entry.name}", 0, entry.size)
 
     # -- a store -------------------------------------------------------------------------------------------------------------
 

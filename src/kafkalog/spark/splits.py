@@ -16,7 +16,7 @@ from crc32c import crc32c
 
 from kafkalog.errors import KafkaLogError, Limits, StorageError
 from kafkalog.format import batch, message
-from kafkalog.format.entry_front import FRONT_SIZE, SMALLEST_ENTRY, peek_crc, peek_front
+from kafkalog.format.entry_front import SMALLEST_ENTRY, peek_crc, peek_front
 from kafkalog.format.index import Entries, read_offset_index
 from kafkalog.format.java import MAX_INT64, MIN_INT64
 from kafkalog.format.names import segment_file_name
@@ -39,6 +39,8 @@ HEADER_SPLIT_BYTES: Final = 1 << 30  # for tables that need only headers
 # It also bounds the requests of a plan, because a segment is opened only where it is cut.
 MOST_SPLITS: Final = 20_000
 MAX_INDEX_BYTES: Final = 64 << 20
+# Most batches are within one read, which a request costs the same for.
+PROOF_BYTES: Final = 64 << 10
 # Index entries that are tried near a wanted position before the slice is left uncut.
 INDEX_TRIES: Final = 8
 LOWEST: Final = MIN_INT64
@@ -237,6 +239,7 @@ def end_offset(partition: Partition) -> int:
 
 # -- slices ------------------------------------------------------------------------------------------------------------------
 
+Positions = np.ndarray[tuple[int], np.dtype[np.int64]]
 # Base offset, that of the next segment, and size of a segment's log.
 IsWhole = Callable[[int, int | None, int], bool]
 
@@ -292,13 +295,13 @@ def cut(partition: Partition, segment: Segment, target: int, start: int = LOWEST
 def _narrowed(whole: FileSlice, source: ByteSource, segment: Segment, entries: Entries, start: int, stop: int) -> FileSlice:
     """The slice without the bytes that the index and a checksum prove to be outside the offsets."""
     before = entries["position"][entries["offset"] <= start]
-    for position in np.unique(before)[::-1][:INDEX_TRIES].tolist():
+    for position in _ascending(before)[::-1][:INDEX_TRIES].tolist():
         bounds = prove_entry(source, position, segment) if whole.start < position < whole.stop else None
         if bounds is not None and bounds[0] <= start:
             whole = replace(whole, start=position, first_offset=bounds[1])
             break
     after = entries["position"][entries["offset"] >= stop]
-    for position in np.unique(after)[:INDEX_TRIES].tolist():
+    for position in _ascending(after)[:INDEX_TRIES].tolist():
         bounds = prove_entry(source, position, segment) if whole.start < position < whole.stop else None
         if bounds is not None and bounds[1] >= stop:
             return replace(whole, stop=position, next_base_offset=bounds[0])
@@ -318,7 +321,7 @@ def _divided(whole: FileSlice, source: ByteSource, segment: Segment, entries: En
 
 def _proven_cuts(segment: Segment, source: ByteSource, entries: Entries, wanted: Sequence[int]) -> list[tuple[int, int, int]]:
     """Positions near the wanted ones where entries start, each with bounds of the offsets before and after it."""
-    positions = np.unique(entries["position"])
+    positions = _ascending(entries["position"])
     positions = positions[positions > 0]
     if not len(positions) and source.fileno() is not None:
         positions = _walked_positions(source)
@@ -335,6 +338,11 @@ def _proven_cuts(segment: Segment, source: ByteSource, entries: Entries, wanted:
     return cuts
 
 
+def _ascending(positions: Positions) -> Positions:
+    """Each position once, in order, as nearly every index has them; sorting a large index takes longer than reading it."""
+    return positions if (positions[1:] > positions[:-1]).all() else np.unique(positions)
+
+
 def _index_entries(partition: Partition, segment: Segment) -> Entries:
     """The entries of the offset index; none if it is missing or cannot be read."""
     index = segment.siblings.get("index")
@@ -345,7 +353,7 @@ def _index_entries(partition: Partition, segment: Segment) -> Entries:
     return read_offset_index(data, max(segment.base_offset, 0))
 
 
-def _walked_positions(source: ByteSource) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _walked_positions(source: ByteSource) -> Positions:
     """The positions of the entries of a local segment without an index, as far as they can be followed."""
     from kafkalog.segment.windows import SegmentWalk  # loads Numba
 
@@ -359,12 +367,13 @@ def prove_entry(source: ByteSource, position: int, segment: Segment) -> tuple[in
 
     None unless its checksum matches and its offset can belong to the segment. A compressed v0/v1 set only has its last offset.
     """
-    front = peek_front(source.read(position, FRONT_SIZE))
+    data = source.read(position, PROOF_BYTES)
+    front = peek_front(data)
     if front is None or front.magic > batch.MAX_MAGIC:
         return None
     if not SMALLEST_ENTRY <= front.size <= min(Limits().batch_bytes, source.size - position):
         return None
-    data = source.read(position, front.size)
+    data = data[: front.size] if front.size <= len(data) else source.read(position, front.size)
     if len(data) < front.size:
         return None
     if front.magic == batch.MAX_MAGIC:
