@@ -90,9 +90,9 @@ def _section(store: LakeStore, counted: CountedRequests) -> Section:
     fs.FileSystem.from_uri(f"s3://{NAME}")[0].get_file_info(fs.FileSelector(NAME, recursive=True))
     text = (
         f"{objects:,} objects in {store.partitions} partitions, planned through Arrow from an S3 server (moto, in the same "
-        "process: the seconds are mostly its own) and simulated. The splits are the same; the server sees a few requests more, to "
-        f"find out what the path is. One flat listing of the bucket is {len(counted.lines)} requests, but a page names the next "
-        "one, so they wait for each other; listings by folder do not."
+        "process: the seconds are mostly its own) and simulated. The splits are the same; the server sees a few requests more, "
+        f"to find out what the path is. One flat listing of the bucket is {len(counted.lines)} requests, but a page names the "
+        "next one, so they wait for each other; listings by folder do not."
     )
     heading = ("plan", "requests to the server", "simulated", "splits", "seconds")
     return Section("A bucket on a real S3 server", text, [Table(heading, rows)])

@@ -22,6 +22,7 @@ from kafkalog.errors import StorageError
 from kafkalog.format.checkpoint import EpochStart
 from kafkalog.format.names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, parse_file_name, segment_file_name
 from kafkalog.storage import open_store
+from kafkalog.storage.object_store import REQUESTS_AT_ONCE
 from kafkalog.storage.store import Entry, Fingerprint, OpenedSource, read_whole, require_plain_name
 from tests.builders.small_logs import made_batch
 
@@ -80,7 +81,7 @@ class LakeStore:
     that of any other request. `requests` counts both by kind, `most_at_once` is the largest number at the same time.
     """
 
-    requests_at_once = 32
+    requests_at_once = REQUESTS_AT_ONCE
 
     def __init__(
         self,
