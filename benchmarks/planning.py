@@ -117,9 +117,9 @@ def main() -> int:
     notices = (
         [f"The machine was busy when the run began (load {busy:.1f}): the seconds are too high."] if busy > BUSY_LOAD else []
     )
-    sections = [lake_section(arguments.sizes, arguments.milliseconds)]
-    if arguments.s3:
-        sections.append(bucket_section(arguments.s3))
+    # The bucket first: if its server fails, nothing is lost.
+    sections = [bucket_section(arguments.s3)] if arguments.s3 else []
+    sections.insert(0, lake_section(arguments.sizes, arguments.milliseconds))
     arguments.page.parent.mkdir(parents=True, exist_ok=True)
     arguments.page.write_text(render(sections, _command(arguments), notices), encoding="utf-8")
     for section in sections:

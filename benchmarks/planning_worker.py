@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import resource
 import sys
 import tempfile
 import time
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import kafkalog.log.segments  # noqa: F401  loads Numba, which is not what is measured
+from benchmarks.worker import peak_memory_bytes
 from kafkalog.log.folders import find_partitions
 from kafkalog.spark.ingestion.ingest_options import IngestOptions
 from kafkalog.spark.ingestion.ingest_plan import IngestPlan, cut_tasks, plan_ingest
@@ -59,7 +59,7 @@ def measured(store: LakeStore, work: Callable[[], list[Split]]) -> Measured:
 
 
 def _occupied_mb() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+    return peak_memory_bytes() / 1e6
 
 
 class Lake:

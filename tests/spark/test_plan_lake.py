@@ -263,11 +263,11 @@ def test_a_real_object_store_answers_as_the_simulated_one(bucket: server.Bucket)
     target = 5 * BATCH
     bucket.proxy.reset()
     found = plan_splits(parse_options({"path": "s3://logs/lake", "maxPartitionBytes": str(target)}), 64)
-    requests = len(bucket.proxy.requests)
+    requests = len({*bucket.proxy.requests})  # a busy server is asked again
     expected = plan(lake, maxPartitionBytes=target)
     moved = [[(path.replace("s3://logs/lake", BUCKET), *span) for path, *span in split] for split in shape(found)]
     assert moved == [[(path, *span) for path, *span in split] for split in shape(expected)]
-    assert lake.requests.total() <= requests <= lake.requests.total() * 1.1 + 4
+    assert lake.requests["page"] <= requests <= lake.requests.total() + 4
 
 
 def test_a_split_is_filled_in_order_up_to_its_size() -> None:
