@@ -22,8 +22,8 @@ from kafkalog.format.quantities import plural
 from .errors import DATA_LOSS, SparkSourceError
 from .live_listing import TRIES, TRY_SECONDS, LiveLogs, LivePartition
 from .options import SourceOptions, TopicPartition
-from .read_plan import check_assigned, choose_partitions, parts_of, starting_offset
-from .splits import HIGHEST, Part, Split, divide, target_bytes
+from .read_plan import Range, check_assigned, choose_partitions, parts_of, requests_at_once, starting_offset
+from .splits import HIGHEST, Split, divide, largest_of, target_bytes
 
 LOGGER = logging.getLogger("kafkalog.spark")
 
@@ -307,10 +307,12 @@ class MicroBatches:
         # A repeated first micro-batch may now start with partitions that came since; they belong to the next one.
         for key in start.keys() - end.keys() if start != self._initial else ():
             self._lose(f"{_name(key)} was read up to offset {start[key]}, but no longer exists")
-        parts = [part for key, found in sorted(ranges.items()) for part in _parts(seen[key], *found, HIGHEST)]
+        wanted = [_range(seen[key], *found) for key, found in sorted(ranges.items())]
+        at_once = requests_at_once(each.found for each in wanted)
+        parts = list(parts_of(wanted, HIGHEST, at_once))
         target = target_bytes(self.options, sum(part.bytes for part in parts), cores or os.cpu_count() or 1)
-        if any(part.bytes > target for part in parts):
-            parts = [part for key, found in sorted(ranges.items()) for part in _parts(seen[key], *found, target)]
+        if any(largest_of(part.slices) > target for part in parts):
+            return divide(parts_of(wanted, target, at_once), target, self.options)
         return divide(parts, target, self.options)
 
     def _range(self, key: TopicPartition, start: Offsets, stop: int, live: LivePartition | None) -> tuple[int, int] | None:
@@ -348,8 +350,8 @@ class MicroBatches:
             LOGGER.warning("%s; continuing with what is there", what)
 
 
-def _parts(live: LivePartition, start: int, stop: int, target: int) -> list[Part]:
-    return list(parts_of(live.found, start, stop, target, live.tail.committed(start, stop), claim=(start, stop)))
+def _range(live: LivePartition, start: int, stop: int) -> Range:
+    return Range(live.found, start, stop, live.tail.committed(start, stop), claim=(start, stop))
 
 
 def _name(key: TopicPartition) -> str:
