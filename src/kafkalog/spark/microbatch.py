@@ -141,8 +141,11 @@ class MicroBatches:
 
     # -- how far a micro-batch goes --------------------------------------------------------------------------------------------
 
-    def latest_offsets(self, start: Offsets, *, limited: bool = True) -> Offsets:
-        """The end of the micro-batch that starts at `start`: `start` itself if there is nothing new, or not enough."""
+    def latest_offsets(self, start: Offsets, *, limited: bool = True, may_be_last: bool = False) -> Offsets:
+        """The end of the micro-batch that starts at `start`: `start` itself if there is nothing new, or not enough.
+
+        If Spark may end the query after it (`may_be_last`), damage further on is raised now: otherwise nobody would see it.
+        """
         self._check_topics({topic for topic, _ in start})
         if self._holds_first and start == self._initial:
             self._holds_first = False
@@ -153,7 +156,7 @@ class MicroBatches:
             if self._waits(begin, end):
                 return start
             end = self._limited(begin, end)
-        self._raise_damage(begin, end)
+        self._raise_damage(begin, begin if may_be_last else end)
         return end
 
     def _say_what_latest_leaves_out(self, start: Offsets) -> None:
@@ -291,7 +294,7 @@ class MicroBatches:
         return end
 
     def _raise_damage(self, begin: Offsets, end: Offsets) -> None:
-        """Raise the damage that stops a partition, once everything before it has been read."""
+        """Raise the damage that stops a partition of which nothing more is read before it."""
         for key, live in self.logs.seen.items():
             if live.tail.damage is not None and end.get(key) == begin.get(key):
                 raise live.tail.damage
