@@ -25,8 +25,8 @@ from tests.spark.pages import blocks
 from tests.tidy.source import ROOT
 
 TASK_BYTES = 4 << 20
-SECONDS = 120
-SMALL = "--conf spark.ui.enabled=false --conf spark.executor.memory=512m"
+SECONDS = 240
+SMALL = "--conf spark.ui.enabled=false --conf spark.executor.memory=512m --conf spark.cores.max=1"
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +65,7 @@ def on_the_cluster(cluster: Cluster, folder: Path, command: str, logs: Path) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3 * SECONDS)
 def test_what_the_page_says_of_a_cluster_brings_kafkalog_onto_it(cluster: Cluster, wheel: Path, tmp_path: Path) -> None:
     require("pip")
     (program,), (packed, as_zip, server) = blocks("On a cluster", "python"), blocks("On a cluster", "sh")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -26,7 +26,6 @@ try:
         SupportsTriggerAvailableNow,
     )
 except ImportError:
-    LIMITS_MICRO_BATCHES: Final = False
 
     class ReadLimit:  # type: ignore[no-redef]
         """How much a micro-batch reads."""
@@ -50,11 +49,8 @@ except ImportError:
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
         """No mark that Spark looks for."""
 
-else:
-    LIMITS_MICRO_BATCHES = True
 
 __all__ = [
-    "LIMITS_MICRO_BATCHES",
     "ReadAllAvailable",
     "ReadLimit",
     "ReadMaxBytes",
@@ -65,7 +61,7 @@ __all__ = [
 ]
 
 # Spark 4.2 asks for the time zone; before, timestamps were in UTC unless one asked for something else.
-_IN_UTC: Final = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
+_IN_UTC: Final[dict[str, Any]] = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
