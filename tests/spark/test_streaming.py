@@ -223,6 +223,21 @@ def test_without_a_start_a_stream_from_latest_begins_empty(logs: Path) -> None:
     assert reader.partitions(reader.initialOffset(), first) == []
 
 
+def test_without_a_start_only_partitions_at_latest_begin_empty(logs: Path) -> None:
+    """The first micro-batch may be the last, so it reads the others; repeated after a crash it has the same rows."""
+    options = {"startingOffsets": '{"orders":{"0":-1,"1":4}}'}
+    first = reader_of(logs, **options).latestOffset()
+    assert first["orders"] == {"0": 100, "1": 10}
+    append(logs, made_batch(100))
+    repeated = reader_of(logs, **options)
+    assert repeated.partitions(first, first) == []
+    start = repeated.initialOffset()
+    assert start["orders"] == {"0": 110, "1": 4}
+    (part,) = [part for each in repeated.partitions(start, first) for part in each.split.parts]
+    assert (part.partition, part.start_offset, part.stop_offset) == (1, 4, 10)
+    assert repeated.latestOffset()["orders"] == {"0": 110, "1": 10}
+
+
 def test_without_a_start_damage_fails_even_where_there_are_records_before_it(logs: Path) -> None:
     broken = bytearray(made_batch(100))
     broken[16] = 7  # magic
@@ -356,7 +371,7 @@ GOLDEN_SCHEMA = (
 def test_real_logs_streamed_equal_what_consumers_returned(golden: Any, streams: Streams) -> None:
     folder = golden("4.3.0")
     streams.run(folder / "4.3.0", GOLDEN_SCHEMA, maxBytesPerTrigger=200_000)
-    assert len(streams.batches) > 2
+    assert len(streams.batches) > 2 or not has("limits")
     found: dict[tuple[str, int], list[Any]] = {}
     for row in (row for batch in streams.batches for row in batch):
         found.setdefault((row.topic, row.partition), []).append(row)

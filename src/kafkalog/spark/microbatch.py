@@ -77,7 +77,7 @@ class MicroBatches:
         self.clock = clock
         self.logs = LiveLogs(options, clock)
         self._initial: Offsets | None = None
-        self._holds_first = False
+        self._at_latest: set[TopicPartition] = set()  # of the first micro-batch, until its end is chosen
         self._frozen: Offsets | None = None
         self._last_trigger: float | None = None
         self._reported: set[str] = set()
@@ -119,9 +119,9 @@ class MicroBatches:
 
     def _start_of(self, live: LivePartition) -> int:
         def latest() -> int:
-            # Only the end of the first micro-batch is recorded. If it held records, its repetition after a crash would
-            # start at a later "latest" and miss them; so it holds none.
-            self._holds_first = True
+            # Only the end of the first micro-batch is recorded. If it held records of this partition, its repetition after
+            # a crash would start at a later "latest" and miss them; so it holds none.
+            self._at_latest.add(live.found.key)
             return self._end_of(live)
 
         if self.options.starting.kind == "default":
@@ -147,11 +147,14 @@ class MicroBatches:
         If Spark may end the query after it (`may_be_last`), damage further on is raised now: otherwise nobody would see it.
         """
         self._check_topics({topic for topic, _ in start})
-        if self._holds_first and start == self._initial:
-            self._holds_first = False
+        held: Collection[TopicPartition] = ()
+        if self._at_latest and start == self._initial:
+            held, self._at_latest = self._at_latest, set()
             self._say_what_latest_leaves_out(start)
-            return start
+            if not may_be_last:
+                return start
         begin, end = self._available(start)
+        end.update({key: begin[key] for key in held})
         if limited:
             if self._waits(begin, end):
                 return start
