@@ -45,7 +45,7 @@ def environment(version: str) -> Path:
         (ROOT / name).stat().st_mtime for name in ("pyproject.toml", "constraints.txt")
     ):
         return python
-    venv.create(folder, with_pip=True, clear=True)
+    venv.create(folder, with_pip=True, clear=True, symlinks=True)
     constraints = folder / "constraints.txt"
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     constraints.write_text("\n".join([*(line for line in lines if not line.startswith("pyspark==")), f"pyspark=={version}", ""]))
@@ -60,6 +60,7 @@ def run(version: str, arguments: Sequence[str]) -> Outcome:
     """The tests on this version; their output goes to the terminal."""
     python = environment(version)
     report = FOLDER / f"{version}.xml"
+    report.unlink(missing_ok=True)
     print(f"-- PySpark {version}", flush=True)
     choices = arguments or ["tests/spark", "-q", "-n", "2", "--dist", "worksteal"]
     subprocess.run([str(python), "-m", "pytest", f"--junit-xml={report}", *choices], cwd=ROOT, check=False)

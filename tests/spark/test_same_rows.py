@@ -17,8 +17,8 @@ from tests.conftest import require, unavailable
 from tests.interop.live.broker import ROOT, resolve_jars, running_broker
 from tests.spark import topics
 from tests.spark.kafka_source import Sources, add_connector, resolve_connector, sorted_rows
-from tests.spark.versions import has
 from tests.spark.topics import FIRST_TIME
+from tests.spark.versions import has
 
 WAIT_SECONDS = 120
 STREAM_SECONDS = 120
