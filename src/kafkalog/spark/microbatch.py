@@ -77,7 +77,7 @@ class MicroBatches:
         self.clock = clock
         self.logs = LiveLogs(options, clock)
         self._initial: Offsets | None = None
-        self._holds_first = False
+        self._at_latest: set[TopicPartition] = set()  # of the first micro-batch, until its end is chosen
         self._frozen: Offsets | None = None
         self._last_trigger: float | None = None
         self._reported: set[str] = set()
@@ -119,9 +119,9 @@ class MicroBatches:
 
     def _start_of(self, live: LivePartition) -> int:
         def latest() -> int:
-            # Only the end of the first micro-batch is recorded. If it held records, its repetition after a crash would
-            # start at a later "latest" and miss them; so it holds none.
-            self._holds_first = True
+            # Only the end of the first micro-batch is recorded. If it held records of this partition, its repetition after
+            # a crash would start at a later "latest" and miss them; so it holds none.
+            self._at_latest.add(live.found.key)
             return self._end_of(live)
 
         if self.options.starting.kind == "default":
@@ -141,19 +141,25 @@ class MicroBatches:
 
     # -- how far a micro-batch goes --------------------------------------------------------------------------------------------
 
-    def latest_offsets(self, start: Offsets, *, limited: bool = True) -> Offsets:
-        """The end of the micro-batch that starts at `start`: `start` itself if there is nothing new, or not enough."""
+    def latest_offsets(self, start: Offsets, *, limited: bool = True, may_be_last: bool = False) -> Offsets:
+        """The end of the micro-batch that starts at `start`: `start` itself if there is nothing new, or not enough.
+
+        If Spark may end the query after it (`may_be_last`), damage further on is raised now: otherwise nobody would see it.
+        """
         self._check_topics({topic for topic, _ in start})
-        if self._holds_first and start == self._initial:
-            self._holds_first = False
+        held: Collection[TopicPartition] = ()
+        if self._at_latest and start == self._initial:
+            held, self._at_latest = self._at_latest, set()
             self._say_what_latest_leaves_out(start)
-            return start
+            if not may_be_last:
+                return start
         begin, end = self._available(start)
+        end.update({key: begin[key] for key in held})
         if limited:
             if self._waits(begin, end):
                 return start
             end = self._limited(begin, end)
-        self._raise_damage(begin, end)
+        self._raise_damage(begin, begin if may_be_last else end)
         return end
 
     def _say_what_latest_leaves_out(self, start: Offsets) -> None:
@@ -291,7 +297,7 @@ class MicroBatches:
         return end
 
     def _raise_damage(self, begin: Offsets, end: Offsets) -> None:
-        """Raise the damage that stops a partition, once everything before it has been read."""
+        """Raise the damage that stops a partition of which nothing more is read before it."""
         for key, live in self.logs.seen.items():
             if live.tail.damage is not None and end.get(key) == begin.get(key):
                 raise live.tail.damage
