@@ -327,6 +327,17 @@ def test_a_missing_batch_of_a_compacted_topic_is_explained_if_later_records_have
     assert row.explained_by == "compaction"
 
 
+def test_all_records_that_compaction_removed_are_counted_however_scattered(tmp_path: Path) -> None:
+    entries = [keyed_batch(number, [b"odd" if number % 2 else b"even"]) for number in range(3001)]
+    a, b = copies(tmp_path, entries, [*entries[:-1:2], *entries[-2:]])
+    row = only(a, b, compacted=True)
+    assert (row.reason, row.first_offset, row.last_offset) == ("compacted", 1, 2997)
+    assert (row.batch_count, row.record_count) == (1499, 1499)
+    unexplained = kafkalog.diff(a, b)
+    assert (len(unexplained.partitions[0].differences), unexplained.partitions[0].left_out) == (1000, 499)
+    assert "1499 differences that nothing explains" in unexplained.text
+
+
 def test_a_missing_batch_of_a_compacted_topic_is_lost_if_no_later_record_has_its_keys(tmp_path: Path) -> None:
     unique = [keyed_batch(100, [b"once", b"key-1"]), keyed_batch(102, [b"twice", b"twice"])]
     after = keyed_batch(104, [b"key-%d" % at for at in range(15)])

@@ -119,15 +119,24 @@ MAX_ROWS = 1000
 
 @dataclass
 class Differences:
-    """The differences of one partition as they are found. Those of one reason that touch each other become one row."""
+    """The differences of one partition as they are found. Those of one reason that touch each other become one row.
+
+    The counts are of all rows, also of those that are left out.
+    """
 
     topic: str
     partition: int
     rows: list[Difference] = field(default_factory=list)
     left_out: int = 0
+    batch_count: int = 0
+    record_count: int = 0
+    last_offset: int = -1
 
     def add(self, row: Difference, *, continues: bool = False) -> None:
         """Add a row; one that `continues` the last of its reason and side, with nothing equal between them, is joined to it."""
+        self.batch_count += row.batch_count
+        self.record_count += row.record_count
+        self.last_offset = max(self.last_offset, row.last_offset or 0)
         last = next((number for number in range(len(self.rows) - 1, -1, -1) if _is_like(self.rows[number], row)), None)
         if continues and last is not None:
             self.rows[last] = _joined(self.rows[last], row)

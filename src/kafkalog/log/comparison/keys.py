@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkalog.errors import KafkaLogError
 from kafkalog.format import batch
 from kafkalog.format.entry_table import EntryTable, Ints
 from kafkalog.kernels import offset_map as kernel
@@ -85,10 +84,7 @@ class MissingKeys:
 
     def _aborted_ranges(self) -> AbortedRanges:
         if self._aborted is None:
-            try:
-                self._aborted = replay_transactions(self.having, self.options.limits, ReadReport()).aborted()
-            except KafkaLogError:
-                self._aborted = AbortedRanges(())
+            self._aborted = replay_transactions(self.having, self.options.limits, ReadReport()).aborted()
         return self._aborted
 
     def settle(self) -> None:
@@ -109,7 +105,8 @@ class MissingKeys:
         options = ReadOptions(
             frozenset({"offset", "key"}),
             RecordRange(start_offset=self._first_offset),
-            isolation="read_committed",  # only what has ended supersedes, for a cleaner
+            isolation="read_committed",  # an aborted record supersedes nothing
+            committed=replay_transactions(self.lacking, self.options.limits, ReadReport()).committed(),
             on_damage="salvage",
             threads=self.options.threads,
             limits=self.options.limits,

@@ -263,13 +263,12 @@ class PairComparison:
         keys = self.keys[side]
         keys.settle()
         self._add_lost_keys(side, keys)
-        first, last = missing.rows[0], missing.rows[-1]
-        records = sum(row.record_count for row in missing.rows) - keys.lost.count
+        first = missing.rows[0]
+        records = missing.record_count - keys.lost.count
         if records > 0 or not keys.lost.count:
-            batches = sum(row.batch_count for row in missing.rows)
-            offsets = first.first_offset or 0, last.last_offset or 0
+            offsets = first.first_offset or 0, missing.last_offset
             row = self.row("compacted", side, offsets, (first.a, first.b), records)
-            self.differences.add(replace(row, batch_count=batches))
+            self.differences.add(replace(row, batch_count=missing.batch_count))
 
     def _add_lost_keys(self, side: str, keys: MissingKeys) -> None:
         for offset in keys.lost.offsets:
