@@ -23,6 +23,7 @@ Look
 
 Check
     verify          every fault of the logs, with file, position, reason code and advice
+    diff            what two replicas, or a folder and its backup, differ in, and what explains it
 
 Repair
     salvage         copy every intact batch of damaged replicas into clean partitions
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
     from .tasks.append import append
     from .tasks.compact import compact
     from .tasks.convert import convert
+    from .tasks.diff import diff
     from .tasks.dump import dump
     from .tasks.estimate import estimate
     from .tasks.explain import explain
@@ -112,6 +114,7 @@ __all__ = [
     "append",
     "compact",
     "convert",
+    "diff",
     "dump",
     "estimate",
     "explain",
@@ -139,6 +142,7 @@ _MODULES = {
     "append": "tasks.append",
     "compact": "tasks.compact",
     "convert": "tasks.convert",
+    "diff": "tasks.diff",
     "dump": "tasks.dump",
     "estimate": "tasks.estimate",
     "explain": "tasks.explain",

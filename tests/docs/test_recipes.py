@@ -20,6 +20,7 @@ CALLED_FOR = {
     "put-back",
     "transaction",
     "undelete",
+    "which-replica",
 }
 
 

@@ -20,6 +20,7 @@ from kafkalog.errors import Limits, path_text
 from kafkalog.format.names import REPLICATION_CHECKPOINT
 from kafkalog.log.folders import find_partitions, is_given, no_topic, read_high_watermarks
 from kafkalog.log.partition import Partition, Segment
+from kafkalog.log.places import as_one
 from kafkalog.log.swap_segments import with_finished_segments
 from kafkalog.storage import open_store
 from kafkalog.storage.lock import is_broker_running
@@ -71,7 +72,7 @@ class Found:
 
 def plan_splits(options: SourceOptions, cores: int | None = None) -> list[Split]:
     """The splits of a read, at least `minPartitions` if there are that many offsets."""
-    chosen = choose_whole_partitions(options)
+    chosen = one_copy_of_each(choose_whole_partitions(options))
     if options.table not in RANGED_TABLES:
         return pack(map(_whole_folder, chosen), options.max_partition_bytes or HEADER_SPLIT_BYTES, divides=False)
     at_once = requests_at_once(chosen)
@@ -136,12 +137,16 @@ def _is_wanted(key: TopicPartition, options: SourceOptions) -> bool:
 
 
 def _check_unique(found: Iterable[Found]) -> None:
-    """Segment files of one partition may be given one by one; the same file twice, or together with its folder, may not."""
+    """Segment files of one partition may be given one by one; the same file twice, or together with its folder, may not.
+
+    Copies in different folders are replicas.
+    """
     seen: dict[TopicPartition, list[Found]] = {}
     for each in found:
         others = seen.setdefault(each.key, [])
         for same in others:
-            if each.partition.file == same.partition.file or None in (each.partition.file, same.partition.file):
+            is_whole = None in (each.partition.file, same.partition.file)
+            if each.partition.folder == same.partition.folder and (is_whole or each.partition.file == same.partition.file):
                 raise SparkSourceError(
                     BAD_OPTION,
                     f"option paths: {each.partition} is at {each.root} and at {same.root}; its rows would come twice",
@@ -149,15 +154,24 @@ def _check_unique(found: Iterable[Found]) -> None:
         others.append(each)
 
 
+def one_copy_of_each(found: list[Found]) -> list[Found]:
+    """The same with one copy of each partition, by the rule of `log/places.py`."""
+    whole = as_one(each.partition for each in found)
+    for refusal in whole.refused.values():
+        raise SparkSourceError(BAD_OPTION, f"option paths: {path_text(refusal)}; give only paths of one of them")
+    chosen = {id(partition) for partition in whole.partitions}
+    return [each for each in found if id(each.partition) in chosen]
+
+
 def check_one_place(found: Iterable[Found]) -> None:
-    """A stream and an ingest record one offset per partition, so it cannot be given as several files."""
+    """A stream and an ingest record one offset per partition, so it cannot be given as several files or replicas."""
     seen: dict[TopicPartition, Found] = {}
     for each in found:
         same = seen.setdefault(each.key, each)
         if same is not each:
-            raise SparkSourceError(
-                BAD_OPTION, f"option paths: {each.partition} is at {each.root} and at {same.root}; give its folder instead"
-            )
+            is_replica = each.partition.folder != same.partition.folder
+            advice = "give only the one to be followed" if is_replica else "give its folder instead"
+            raise SparkSourceError(BAD_OPTION, f"option paths: {each.partition} is at {each.root} and at {same.root}; {advice}")
 
 
 def _check_topics(topics: Sequence[str], found: Sequence[Found]) -> None:
@@ -391,7 +405,7 @@ def parts_of(ranges: Iterable[Range], target: int, at_once: int = 1) -> Iterator
 
 def first_parts(options: SourceOptions) -> list[Part]:
     """The first part of each partition that is there now, whatever the offsets to be read."""
-    chosen = choose_partitions(options, topics_must_exist=False)
+    chosen = one_copy_of_each(choose_partitions(options, topics_must_exist=False))
     return [part for found in chosen for part in islice(parts_of([Range(found, LOWEST, HIGHEST)], HIGHEST), 1)]
 
 

@@ -88,6 +88,7 @@ def choice_option(name: str, choices: tuple[str, ...], text: str, *, default: st
 
 
 path_argument = click.argument("path", metavar="PATH", shell_complete=complete_path)
+paths_argument = click.argument("paths", metavar="PATH...", shell_complete=complete_path, nargs=-1, required=True)
 sources_argument = click.argument("sources", metavar="SOURCE...", shell_complete=complete_path, nargs=-1, required=True)
 
 topic_option = click.option(
@@ -107,6 +108,14 @@ partition_option = click.option(
     type=int,
     metavar="N",
     help="Only this partition; may be repeated.",
+)
+topic_id_option = click.option(
+    "--topic-id",
+    "topic_ids",
+    multiple=True,
+    callback=_listed,
+    metavar="ID",
+    help="With several PATHs where a topic was created again: the id of the one that is meant; may be repeated.",
 )
 threads_option = click.option(
     "--threads", type=Number(1), metavar="N", help="Number of decoding threads.  [default: number of cores, at most 4]"

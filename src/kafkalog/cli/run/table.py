@@ -27,7 +27,7 @@ def write_table(request: TableRequest) -> int:
     rows, choices = request.rows, request.choices
     output = Output(rows, choices["on_damage"], skips_io_errors=request.name in RECORDS_AND_BATCHES)
     output.check()
-    logs = kafkalog.open(request.path)
+    logs = kafkalog.open(request.paths, topic_ids=request.topic_ids)
     partitions = logs.choose(choices["topics"], choices["partitions"])
     report = ReadReport()
     reader = logs.read(request.name, request.columns, **choices, text=rows.text, text_errors=rows.text_errors, report=report)

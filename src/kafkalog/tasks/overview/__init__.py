@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING
 from kafkalog.errors import Limits, UsageError
 from kafkalog.log.checks.finding import Finding
 from kafkalog.log.checks.run import check_directory, check_partitions
-from kafkalog.log.folders import choose, live_partitions
 from kafkalog.log.partition import Partition
 from kafkalog.log.reading import ReadOptions
 from kafkalog.log.report import ReadReport
 from kafkalog.tables.choices import Names, Numbers, several_names, several_numbers
-from kafkalog.tables.logs import Logs, open_logs
+from kafkalog.tables.logs import Logs, SeveralLogs, open_logs
 from kafkalog.tasks.broker_start import find_verdict
 from kafkalog.tasks.profile import ProfileRun, check_choices, disk_use, profile_result
 from kafkalog.tasks.profile.record_counts import COLUMNS
@@ -94,9 +93,9 @@ class OverviewPlan:
         self.choices = choices
         self.topics = several_names("topics", choices.topics)
         self.numbers = several_numbers("partitions", choices.partitions)
-        self.logs = Logs(", ".join(one.path for one in self.each), [found for one in self.each for found in one.partitions])
-        live = [found for one in self.each for found in live_partitions(one.partitions, one.path)]
-        self.chosen = choose(live, self.logs.path, self.topics, self.numbers)
+        self.logs = self.each[0] if len(self.each) == 1 else SeveralLogs(self.each, None)
+        self.chosen = self.logs.choose(self.topics, self.numbers)
+        self.others = self.logs.other_copies(self.chosen) if isinstance(self.logs, SeveralLogs) else []
         for partition in self.chosen:
             if partition.file is not None and not partition.segments:
                 raise UsageError(f"{partition.file}: nothing to compare it with; give the folder that it is in")
@@ -121,6 +120,9 @@ class OverviewPlan:
             if self.is_whole(logs) and logs.partitions:
                 found = check_directory(logs.partitions, self.choices.options(), counted.checked, logs.path)
                 counted.findings += [finding for finding in found if finding is not None]
+        if self.others and not self.choices.quick:  # not counted, but a disk is not well because another one is
+            found = check_partitions(self.others, self.choices.options(), counted.checked)
+            counted.findings += [finding for finding in found if finding is not None]
 
     def result(self, counted: Counted) -> Overview:
         run = counted.run
