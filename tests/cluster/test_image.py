@@ -1,0 +1,83 @@
+"""The image of a cluster: equal to Kafka's own at the end of the log, the same from every copy, and silent about secrets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kafkalog.cluster.metadata import read_image
+from kafkalog.payloads.cluster_image import ClusterImage, PartitionState
+from kafkalog.payloads.internal_topics import MetadataRecord
+from tests.cluster import clusters
+
+
+def test_the_image_equals_that_of_kafkas_own_classes(cluster: Path) -> None:
+    read = read_image(clusters.partitions_of(clusters.log_directories(cluster)), strict=True)
+    head, *records = clusters.image_lines(cluster)
+    assert (read.image.offset, read.image.epoch) == (head["lastOffset"], head["epoch"])
+    assert read.image.next_producer_id == head["nextProducerId"]
+    assert not read.image.unknown
+    assert not read.image.dangling
+    assert read.is_complete
+    expected = clusters.facts_of_records(records)
+    assert sum(map(len, expected.values())) > 90
+    assert clusters.differences(expected, clusters.facts_of_image(read.image)) == []
+
+
+def test_every_copy_gives_the_same_image(three: Path) -> None:
+    facts = [
+        clusters.facts_of_image(read_image(clusters.partitions_of([folder])).image) for folder in sorted(three.glob("b*/d1"))
+    ]
+    assert len(facts) == 3
+    assert facts[0] == facts[1] == facts[2]
+
+
+def record(kind: str, **data: object) -> MetadataRecord:
+    return MetadataRecord(0, kind, 0, data)
+
+
+def test_records_of_a_metadata_transaction_count_once_it_has_ended() -> None:
+    image = ClusterImage()
+    image.apply(record("BEGIN_TRANSACTION_RECORD"))
+    image.apply(record("FEATURE_LEVEL_RECORD", name="metadata.version", featureLevel=7))
+    assert (image.in_transaction, image.features) == (True, {})
+    image.apply(record("END_TRANSACTION_RECORD"))
+    assert (image.in_transaction, image.features) == (False, {"metadata.version": 7})
+    image.apply(record("BEGIN_TRANSACTION_RECORD"))
+    image.apply(record("FEATURE_LEVEL_RECORD", name="group.version", featureLevel=1))
+    image.apply(record("ABORT_TRANSACTION_RECORD"))
+    assert image.features == {"metadata.version": 7}
+
+
+def test_a_deleted_topic_takes_its_settings_along() -> None:
+    image = ClusterImage()
+    image.apply(record("TOPIC_RECORD", name="orders", topicId="id"))
+    image.apply(record("CONFIG_RECORD", resourceType=2, resourceName="orders", name="retention.ms", value="1"))
+    image.apply(record("REMOVE_TOPIC_RECORD", topicId="id"))
+    assert not image.topics
+    assert not image.configs
+
+
+def test_what_names_something_that_is_not_there_is_counted_and_changes_nothing() -> None:
+    image = ClusterImage()
+    image.apply(record("PARTITION_CHANGE_RECORD", topicId="id", partitionId=0))
+    image.apply(record("REMOVE_TOPIC_RECORD", topicId="id"))
+    image.apply(record("OF_A_LATER_RELEASE_RECORD"))
+    assert image.dangling == {"PARTITION_CHANGE_RECORD": 1, "REMOVE_TOPIC_RECORD": 1}
+    assert image.unknown == {"OF_A_LATER_RELEASE_RECORD": 1}
+
+
+def test_a_change_without_a_leader_keeps_the_leader_epoch() -> None:
+    before = PartitionState((1, 2), (1, 2), leader=1, leader_epoch=4, partition_epoch=9)
+    after = before.changed({"isr": [1]})
+    assert (after.isr, after.leader, after.leader_epoch, after.partition_epoch) == ((1,), 1, 4, 10)
+    elected = after.changed({"leader": 2, "isr": []})
+    assert (elected.isr, elected.leader, elected.leader_epoch, elected.replicas) == ((), 2, 5, (1, 2))
+
+
+def test_secrets_are_kept_but_never_shown(three: Path) -> None:
+    image = read_image(clusters.partitions_of(clusters.log_directories(three))).image
+    assert len(image.credentials) == 3
+    for credential in image.credentials.values():
+        for secret in (credential.salt, credential.stored_key, credential.server_key):
+            assert len(secret) > 20
+            assert repr(secret)[2:-1] not in f"{credential} {credential!r}"
