@@ -30,6 +30,7 @@ Repair
     recover         do what a broker does after an unclean shutdown
     find_deleted    deleted topics and segments that are still on the disk
     undelete        copy them into clean partitions
+    cluster_rebuild  a cluster whose metadata is lost, as log directories that brokers open; or a backup as a new cluster
 
 Write (in place only while no broker runs)
     append          append records of files or Arrow tables to a partition or a topic
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
     from .spark import ingest
     from .tables.logs import open_logs as open
     from .tasks.append import append
+    from .tasks.cluster_rebuild import cluster_rebuild
     from .tasks.compact import compact
     from .tasks.convert import convert
     from .tasks.dump import dump
@@ -110,6 +112,7 @@ __all__ = [
     "UsageError",
     "__version__",
     "append",
+    "cluster_rebuild",
     "compact",
     "convert",
     "dump",
@@ -137,6 +140,7 @@ _MODULES = {
     "LogDirectory": "engine.log_directory",
     "PartitionLog": "engine.partition_log",
     "append": "tasks.append",
+    "cluster_rebuild": "tasks.cluster_rebuild",
     "compact": "tasks.compact",
     "convert": "tasks.convert",
     "dump": "tasks.dump",

@@ -24,6 +24,8 @@ from kafkalog.cli.main import kafkalog as group
 from kafkalog.cli.run.version import MISSING, NATIVE_FUNCTIONS, version_lines
 from kafkalog.format.reference import Record, encode_batch
 from kafkalog.kernels import native
+from tests.builders.small_clusters import CopyFiles, disk_files, write_files
+from tests.builders.small_logs import made_batch
 from tests.cli.runner import COMMAND, Run, write_topic
 
 NARROW = 80
@@ -41,6 +43,8 @@ PATHS = {
     "/lake/kafka": "lake",
     "s3://lake/kafka": "lake",
     "s3://bucket/backup": "data",
+    "/mnt/b1": "b1",
+    "/mnt/b2": "b2",
 }
 
 
@@ -121,7 +125,7 @@ def test_exit_codes_are_listed_once() -> None:
 WITHOUT = {
     "--json": {"demo", "dump", "report"},
     "--quiet": {"demo", "dump", "estimate"},
-    "--topic": {"demo", "dump", "estimate", "explain"},
+    "--topic": {"cluster rebuild", "demo", "dump", "estimate", "explain"},  # a cluster is rebuilt whole
 }
 
 
@@ -171,6 +175,9 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("broker1", "broker2", "backup", "other"):
         shutil.copytree(folder / "data" / "orders-0", folder / name / ("orders-0" if name != "other" else "more-0"))
     write_topic(folder, "offsets-0", committed_offset())
+    for node, path in enumerate(("b1/d1", "b2/d1", "cluster-backup/b1"), 1):
+        write_files(folder, disk_files(path, node, {"orders-0": CopyFiles(made_batch(0))}))
+    (folder / "topics.properties").write_text("orders/retention.ms=604800000\n")
     shutil.copy(folder / "offsets-0" / f"{0:020}.log", folder)
     for name in ("orders.jsonl", "records.jsonl"):
         (folder / name).write_text(f'{{"key": "k", "value": "v", "timestamp": {FIRST_TIME}}}\n')

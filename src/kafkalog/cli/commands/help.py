@@ -98,6 +98,13 @@ class Group(click.Group):
         for command in commands:
             self.add_command(command)
 
+    def resolve_command(self, context: click.Context, arguments: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the arguments name; a name of two words, such as `cluster rebuild`, before one of the first word."""
+        both = " ".join(arguments[:2])
+        if both in self.commands:
+            return both, self.commands[both], arguments[2:]
+        return super().resolve_command(context, arguments)
+
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         width = max(map(len, self.commands))
         for heading, commands in self.headings.items():

@@ -60,7 +60,7 @@ def complete_table(context: click.Context, parameter: click.Parameter, incomplet
 
 @click.command(
     cls=Command,
-    help=f"Print any table of a log: batches, segments, indexes and more.\n\n{PATH_TEXT}",
+    help=f"Print a table of a log: batches, segments, indexes and more.\n\n{PATH_TEXT}",
     terms=TERMS,
     examples=EXAMPLES,
 )
