@@ -113,4 +113,7 @@ def test_a_backup_of_three_nodes_becomes_a_cluster_of_one(unpacked: Path, tmp_pa
             if each["resourceType"] == "TOPIC":
                 wanted.setdefault(each["resourceName"], {})[each["name"]] = each["value"]
         assert state["configs"] == wanted
+        # One node is enough for producers, whatever min.insync.replicas says: a broker asks for no more replicas than there are.
+        assert wanted["orders"]["min.insync.replicas"] == "2"
+        assert cluster.client("write", "orders-0") == [f"orders-0 {state['partitionOffsets']['orders-0']['latest']}"]
         cluster.stop()

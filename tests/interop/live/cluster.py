@@ -19,6 +19,7 @@ CLIENT = HERE / "ClusterClient.java"
 CLIENT_SECONDS = 300
 KAFKA_LOGS = ("-Dorg.slf4j.simpleLogger.showDateTime=true", "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS")
 
+# A transaction that was open when the disks were taken stays open: else it would be aborted after ten seconds.
 PROPERTIES = """
 node.id={node}
 process.roles={roles}
@@ -35,6 +36,7 @@ transaction.state.log.min.isr=1
 group.initial.rebalance.delay.ms=0
 auto.create.topics.enable=false
 log.cleaner.dedupe.buffer.size=8388608
+transaction.abort.timed.out.transaction.cleanup.interval.ms=86400000
 initial.broker.registration.timeout.ms=120000
 authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
 allow.everyone.if.no.acl.found=true

@@ -13,7 +13,7 @@ from .shared_options import dry_run_option, json_option, quiet_option, requested
 from .values import Number, complete_path
 
 HELP = """\
-Bring back a cluster whose metadata is lost, or put a backup of it into a new one.
+Bring back a cluster whose metadata is lost, or move one.
 
 DISK is a log directory (one of log.dirs) of a broker that is stopped, or a folder with log directories up to two folders below.
 Give all disks of all nodes that are left. They are only read: below --out appears a folder for each node, with log directories

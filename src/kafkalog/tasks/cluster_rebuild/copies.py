@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kafkalog.errors import KafkaLogError, Limits
+from kafkalog.format.shell import path_word
 from kafkalog.format.snapshot import decode_snapshot
 from kafkalog.log.partition import Partition
 from kafkalog.log.report import ReadReport
@@ -67,7 +68,8 @@ def examine(disk: Disk, partition: Partition, fs: Fs) -> Copy:
     elif loaded.outcome == EMPTIED:
         notes.append("its log start checkpoint is beyond its end: a broker would delete all of it")
     elif loaded.loss is not None:
-        notes.append(f"damaged: a broker that recovers it cuts it at offset {loaded.end_offset} and loses whole batches")
+        cut = f"damaged: a broker that recovers it cuts it at offset {loaded.end_offset} and loses whole batches"
+        notes.append(f"{cut}; to keep what follows, first: kafkalog salvage {path_word(partition.folder)} --out rescued")
     end, last_epoch, highest_epoch, highest_id = _headers(partition, loaded.end_offset)
     end = end if loaded.end_offset is None else loaded.end_offset
     if partition.epochs:

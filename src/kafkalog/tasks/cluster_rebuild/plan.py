@@ -101,7 +101,7 @@ class _Planner:
         self._note_lost(known.image)
         self._note_age(choices.partitions, known.image)
         self._note_unseen_topics(facts)
-        records = metadata_records(levels, planned, configs, next_id, directories[0].node, known.image)
+        records = metadata_records(levels, planned, configs, next_id, sorted({each.node for each in directories}), known.image)
         result = RebuildResult(
             self.cluster_id,
             dict(levels.levels),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from kafkalog.payloads.cluster_image import BROKER, CLIENT_METRICS, GROUP, METADATA_VERSION, TOPIC, ClusterImage
 from kafkalog.payloads.messages import ZERO_UUID
@@ -22,16 +22,16 @@ def metadata_records(
     partitions: Iterable[PlannedPartition],
     configs: Mapping[str, Mapping[str, str]],
     next_producer_id: int,
-    node: int,
+    nodes: Sequence[int],
     image: ClusterImage | None,
 ) -> list[NewMetadataRecord]:
-    """Everything that the controllers begin with."""
+    """Everything that the controllers of these nodes begin with."""
     return [
         *_features(levels),
         *_partitions(partitions, has_directories=levels.has_directories),
         *(_config(TOPIC, topic, key, value) for topic in sorted(configs) for key, value in sorted(configs[topic].items())),
-        *(_known(image) if image is not None else ()),
-        _record("ProducerIdsRecord", 0, brokerId=node, brokerEpoch=NO_BROKER_EPOCH, nextProducerId=next_producer_id),
+        *(_known(image, {"", *map(str, nodes)}) if image is not None else ()),
+        _record("ProducerIdsRecord", 0, brokerId=nodes[0], brokerEpoch=NO_BROKER_EPOCH, nextProducerId=next_producer_id),
     ]
 
 
@@ -70,10 +70,10 @@ def _config(resource_type: int, resource: str, name: str, value: str) -> NewMeta
     return _record("ConfigRecord", 0, resourceType=resource_type, resourceName=resource, name=name, value=value)
 
 
-def _known(image: ClusterImage) -> Iterator[NewMetadataRecord]:
+def _known(image: ClusterImage, brokers: Collection[str]) -> Iterator[NewMetadataRecord]:
     """What an older copy of the metadata knows besides topics: configs of brokers, groups and subscriptions, who may do what."""
     for (resource_type, resource), settings in sorted(image.configs.items()):
-        if resource_type in OTHER_RESOURCES:
+        if resource_type in OTHER_RESOURCES and (resource_type != BROKER or resource in brokers):
             yield from (_config(resource_type, resource, name, value) for name, value in sorted(settings.items()))
     for acl in image.acls.values():
         yield _record(
