@@ -19,6 +19,8 @@ Look
     transactions    committed, aborted and open transactions, and which one holds back the last stable offset
     explain         the bytes of a batch or a small file, field by field
     dump            the text of Kafka's own DumpLogSegments
+    cluster         a cluster at a glance, from the disks of its nodes: nodes, features, topics, settings
+    groups          groups of consumers with their lag, and the history of their commits
     estimate        how large records are as v0, v1 and v2, by batch size and codec
 
 Check
@@ -74,11 +76,13 @@ if TYPE_CHECKING:
     from .spark import ingest
     from .tables.logs import open_logs as open
     from .tasks.append import append
+    from .tasks.cluster import cluster
     from .tasks.compact import compact
     from .tasks.convert import convert
     from .tasks.dump import dump
     from .tasks.estimate import estimate
     from .tasks.explain import explain
+    from .tasks.groups import groups
     from .tasks.listing import ls
     from .tasks.profile import profile
     from .tasks.recover import recover
@@ -110,12 +114,14 @@ __all__ = [
     "UsageError",
     "__version__",
     "append",
+    "cluster",
     "compact",
     "convert",
     "dump",
     "estimate",
     "explain",
     "find_deleted",
+    "groups",
     "ingest",
     "ls",
     "open",
@@ -137,12 +143,14 @@ _MODULES = {
     "LogDirectory": "engine.log_directory",
     "PartitionLog": "engine.partition_log",
     "append": "tasks.append",
+    "cluster": "tasks.cluster",
     "compact": "tasks.compact",
     "convert": "tasks.convert",
     "dump": "tasks.dump",
     "estimate": "tasks.estimate",
     "explain": "tasks.explain",
     "find_deleted": "tasks.undelete",
+    "groups": "tasks.groups",
     "ingest": "spark",
     "ls": "tasks.listing",
     "open": "tables.logs",

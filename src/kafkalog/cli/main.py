@@ -15,12 +15,14 @@ from kafkalog import __version__
 
 from .commands.append import append
 from .commands.cat import cat
+from .commands.cluster import cluster
 from .commands.compact import compact
 from .commands.convert import convert
 from .commands.demo import demo
 from .commands.dump import dump
 from .commands.estimate import estimate
 from .commands.explain import explain
+from .commands.groups import groups
 from .commands.help import Group
 from .commands.ingest import ingest
 from .commands.ls import ls
@@ -88,6 +90,7 @@ def _show_version(*, verbose: bool) -> None:
 
 
 kafkalog.add_commands("Look", ls, cat, table, dump, explain, transactions, profile, report, estimate)
+kafkalog.add_commands("Clusters", cluster, groups)
 kafkalog.add_commands("Check", verify)
 kafkalog.add_commands("Repair", salvage, reindex, recover, undelete)
 kafkalog.add_commands("Write", append, convert, compact, retain, truncate)
