@@ -22,7 +22,7 @@ from typing import Any
 
 import kafkalog
 from kafkalog.tasks.cluster_rebuild import RebuildResult
-from tests.cluster import clusters
+from tests.clusters import packed
 from tests.golden import sets
 from tests.interop.live.broker import NEWEST, resolve_jars
 from tests.interop.live.cluster import Node, RunningCluster, running_cluster
@@ -46,11 +46,11 @@ class Work:
         """A copy of the disks of a set, on none of which the metadata is left."""
         target = self.folder / "disks"
         shutil.copytree(self.unpacked / name, target, ignore=shutil.ignore_patterns(METADATA, "expected"))
-        return clusters.log_directories(target)
+        return packed.log_directories(target)
 
     def compared(self, name: str, state: dict[str, Any], check: Path, **choices: Any) -> int:
         """The number of differences, which are kept."""
-        admin = clusters.admin(self.unpacked / name)
+        admin = packed.admin(self.unpacked / name)
         found = differences(state, check, admin, self.unpacked / f"{name}-records", **choices)
         self.wrong += found
         return len(found)
@@ -209,7 +209,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.exit(problem)
     wrong = 0
     with tempfile.TemporaryDirectory() as base:
-        unpacked = clusters.unpack(sets.unpack("records", Path(base) / "sets", clusters.DATA))
+        unpacked = packed.unpack(sets.unpack("records", Path(base) / "sets", packed.DATA))
         for name in given.scenarios or SCENARIOS:
             work = Work(unpacked, Path(base) / name, given.minutes)
             work.folder.mkdir()

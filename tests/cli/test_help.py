@@ -18,7 +18,7 @@ import pyarrow.parquet
 import pytest
 
 import kafkalog
-from kafkalog.cli.commands.help import Context, Option
+from kafkalog.cli.commands.help import Command, Context, Option
 from kafkalog.cli.main import COMMANDS, main
 from kafkalog.cli.main import kafkalog as group
 from kafkalog.cli.run.version import MISSING, NATIVE_FUNCTIONS, version_lines
@@ -27,6 +27,7 @@ from kafkalog.kernels import native
 from tests.builders.small_clusters import CopyFiles, disk_files, write_files
 from tests.builders.small_logs import made_batch
 from tests.cli.runner import COMMAND, Run, write_topic
+from tests.clusters import packed
 
 NARROW = 80
 EXAMPLE = re.compile(r"^  (kafkalog .*)$", re.MULTILINE)
@@ -43,6 +44,7 @@ PATHS = {
     "/lake/kafka": "lake",
     "s3://lake/kafka": "lake",
     "s3://bucket/backup": "data",
+    "/mnt/nodes": "three",
     "/mnt/b1": "b1",
     "/mnt/b2": "b2",
 }
@@ -121,11 +123,12 @@ def test_exit_codes_are_listed_once() -> None:
     assert [command.name for command in COMMANDS if "Exit codes:" in help_of(command)] == []
 
 
-# Kafka's own tool gives dump its options; estimate has nothing to be quiet about; demo only shows the others; a report is a page.
+# Kafka's own tool gives dump its options; estimate has nothing to be quiet about; demo only shows the others; a report is a page;
+# a cluster is more than its topics.
 WITHOUT = {
     "--json": {"demo", "dump", "report"},
     "--quiet": {"demo", "dump", "estimate"},
-    "--topic": {"cluster rebuild", "demo", "dump", "estimate", "explain"},  # a cluster is rebuilt whole
+    "--topic": {"cluster", "cluster rebuild", "demo", "dump", "estimate", "explain"},
 }
 
 
@@ -182,6 +185,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("orders.jsonl", "records.jsonl"):
         (folder / name).write_text(f'{{"key": "k", "value": "v", "timestamp": {FIRST_TIME}}}\n')
     (folder / "orders.ddl").write_text("id INT")
+    packed.unpack(folder)
     return folder
 
 
@@ -275,3 +279,26 @@ def test_the_version_in_detail_leaves_no_c_function_out() -> None:
 def test_verbose_alone_says_what_to_type(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--verbose"]) == 2
     assert "kafkalog --version --verbose" in capsys.readouterr().err
+
+
+def test_a_verb_is_a_command_of_its_own_and_the_path_of_the_other_may_have_its_name() -> None:
+    called: list[tuple[str, tuple[str, ...]]] = []
+
+    @click.command("show", cls=Command)
+    @click.argument("paths", nargs=-1)
+    def show(paths: tuple[str, ...]) -> None:
+        called.append(("show", paths))
+
+    @click.command("rebuild", cls=Command, help="Make it again.")
+    @click.argument("paths", nargs=-1)
+    def rebuild(paths: tuple[str, ...]) -> None:
+        called.append(("rebuild", paths))
+
+    show.add_verb(rebuild)
+    for words in (["a", "b"], ["rebuild", "a"], ["./rebuild"], ["a", "rebuild"]):
+        with show.make_context("show", words) as context:
+            context.command.invoke(context)
+    assert called == [("show", ("a", "b")), ("rebuild", ("a",)), ("show", ("./rebuild",)), ("show", ("a", "rebuild"))]
+    with pytest.raises(click.exceptions.Exit):
+        show.make_context("show", ["rebuild", "--help"])
+    assert "rebuild  Make it again." in help_of(show)

@@ -11,7 +11,7 @@ import pytest
 
 import kafkalog
 from kafkalog.tasks.cluster_rebuild import RebuildResult
-from tests.cluster import clusters
+from tests.clusters import packed
 from tests.conftest import require, unavailable
 from tests.golden import sets
 from tests.interop.live.broker import resolve_jars
@@ -26,8 +26,8 @@ WRITTEN = ("orders-0", "grown-2", "moved-1")
 @pytest.fixture(scope="module")
 def unpacked(golden_folder: Path) -> Path:
     folder = golden_folder.parent / "clusters"
-    sets.unpack("records", folder, clusters.DATA)
-    return clusters.unpack(folder)
+    sets.unpack("records", folder, packed.DATA)
+    return packed.unpack(folder)
 
 
 def _jars(release: str) -> None:
@@ -39,7 +39,7 @@ def _jars(release: str) -> None:
 def disks_without_metadata(cluster: Path, target: Path) -> list[Path]:
     """A copy of a cluster's disks, on none of which the metadata is left."""
     shutil.copytree(cluster, target, ignore=shutil.ignore_patterns(METADATA, "expected"))
-    return clusters.log_directories(target)
+    return packed.log_directories(target)
 
 
 def nodes_of(result: RebuildResult, roles: str = "broker,controller") -> list[Node]:
@@ -63,7 +63,7 @@ def last_values(nodes: Sequence[Node], place: str) -> list[bytes | None]:
 
 
 def _compared(unpacked: Path, name: str, state: dict[str, Any], folder: Path, **choices: Any) -> list[str]:
-    return differences(state, folder, clusters.admin(unpacked / name), unpacked / f"{name}-records", **choices)
+    return differences(state, folder, packed.admin(unpacked / name), unpacked / f"{name}-records", **choices)
 
 
 @pytest.mark.parametrize(("name", "release"), [("single39", "3.9.1"), ("three", "4.3.0")])
@@ -105,7 +105,7 @@ def test_a_backup_of_three_nodes_becomes_a_cluster_of_one(unpacked: Path, tmp_pa
         state = cluster.check(tmp_path / "check", len(result.partitions))
         assert _compared(unpacked, "three", state, tmp_path / "check", merged_into=7) == []
         assert state["clusterId"] == new_id
-        admin = clusters.admin(unpacked / "three")
+        admin = packed.admin(unpacked / "three")
         assert state["scram"] == sorted(admin["scram"])
         assert (state["acls"], state["quotas"]) == (len(admin["acls"]), len(admin["quotas"]))
         wanted: dict[str, dict[str, str]] = {}

@@ -15,12 +15,12 @@ from kafkalog.payloads.internal_topics import decode_cluster_metadata
 from kafkalog.payloads.message_writing import encode_cluster_metadata, encode_message
 from kafkalog.payloads.messages import MessageReader, MessageSchema, messages, messages_by_type
 from kafkalog.payloads.metadata_snapshot import BATCH_BYTES, NewMetadataRecord, encode_metadata_snapshot
-from tests.cluster import clusters
+from tests.clusters import packed
 
 
 @pytest.fixture(scope="module")
 def metadata_files(golden_folder: Path) -> list[Path]:
-    unpacked = clusters.unpack(golden_folder.parent / "clusters")
+    unpacked = packed.unpack(golden_folder.parent / "clusters")
     return sorted([*unpacked.glob("*/b*/d*/__cluster_metadata-0/*.log"), *unpacked.glob("*/b*/d*/**/*.checkpoint")])
 
 

@@ -32,7 +32,7 @@ from tests.builders.small_clusters import (
     write_files,
 )
 from tests.builders.small_logs import made_batch
-from tests.cluster import clusters
+from tests.clusters import packed
 
 LONGER = made_batch(0, leader_epoch=1) + made_batch(10, leader_epoch=2)
 SHORTER = made_batch(0, leader_epoch=1)
@@ -430,7 +430,7 @@ def test_an_older_copy_of_the_metadata_says_how_old_it_is(unpacked_three: Path) 
 
 @pytest.fixture
 def unpacked_three(golden_folder: Path) -> Path:
-    return clusters.unpack(golden_folder.parent / "clusters") / "three"
+    return packed.unpack(golden_folder.parent / "clusters") / "three"
 
 
 # -- runs that stop, and runs again --------------------------------------------------------------------------------------------

@@ -59,6 +59,14 @@ OPERATIONS: Final = {
     15: "TWO_PHASE_COMMIT",
 }
 PERMISSION_TYPES: Final = {1: "ANY", 2: "DENY", 3: "ALLOW"}
+# What Kafka calls the levels of metadata.version: each release and how many it has, from the first of KRaft's on.
+_RELEASES: Final[tuple[tuple[str, int, int], ...]] = (
+    *(("3.0", 1, 1), ("3.1", 0, 1), ("3.2", 0, 1), ("3.3", 0, 4), ("3.4", 0, 1), ("3.5", 0, 3), ("3.6", 0, 3)),
+    *(("3.7", 0, 5), ("3.8", 0, 1), ("3.9", 0, 1), ("4.0", 0, 4), ("4.1", 0, 2), ("4.2", 0, 2), ("4.3", 0, 1)),
+)
+METADATA_VERSIONS: Final = dict(
+    enumerate((f"{release}-IV{first + step}" for release, first, count in _RELEASES for step in range(count)), 1)
+)
 # Words in the names of settings that hold secrets: the settings of type PASSWORD of brokers, connectors and clients.
 SECRET_SETTINGS: Final = ("password", "passphrase", "secret", "jaas.config", "private.key", "keystore.key", "certificate")
 

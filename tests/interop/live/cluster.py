@@ -17,6 +17,7 @@ from .broker import HERE, NEWEST, SHORT_LIVED, START_SECONDS, jars_of, stop_proc
 
 CLIENT = HERE / "ClusterClient.java"
 CLIENT_SECONDS = 300
+STOP_SECONDS = 60
 KAFKA_LOGS = ("-Dorg.slf4j.simpleLogger.showDateTime=true", "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS")
 
 # A transaction that was open when the disks were taken stays open: else it would be aborted after ten seconds.
@@ -86,15 +87,19 @@ class RunningCluster:
         return (self.folder / f"node-{node}.txt").read_text(errors="replace")
 
     def stop(self) -> None:
-        """Stop all nodes at once: one after the other, the last ones would have no quorum for a controlled stop."""
-        for node in self.nodes:
-            if node.process is not None:
-                node.process.terminate()
-        for node in self.nodes:
-            if node.process is not None:
+        """Stop all brokers at once, then controllers that are apart: a controlled stop needs the quorum."""
+        for nodes in (
+            [node for node in self.nodes if "broker" in node.roles],
+            [node for node in self.nodes if "broker" not in node.roles],
+        ):
+            running = [node.process for node in nodes if node.process is not None]
+            for process in running:
+                process.terminate()
+            for process in running:
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    node.process.wait(60)
-                stop_process(node.process)
+                    process.wait(STOP_SECONDS)
+                stop_process(process)
+            for node in nodes:
                 node.process = None
 
     def kill(self) -> None:

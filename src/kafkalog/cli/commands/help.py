@@ -75,6 +75,28 @@ class Command(click.Command):
         self.notes = notes
         self.terms = terms or {}
         self.examples = tuple(examples)
+        self.verbs: dict[str, click.Command] = {}
+
+    def add_verb(self, verb: click.Command) -> None:
+        """Add a command that runs where its name is the first argument: `kafkalog cluster rebuild PATH` besides `… cluster PATH`.
+
+        A path of that name is given as ./NAME.
+        """
+        self.verbs[str(verb.name)] = verb
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        verb = self.verbs.get(args[0]) if args else None
+        if verb is None:
+            return super().make_context(info_name, args, parent, **extra)
+        return verb.make_context(f"{info_name} {args[0]}", args[1:], parent, **extra)
+
+    def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_options(context, formatter)
+        if self.verbs:
+            with formatter.section("Commands"):
+                formatter.write_dl([(name, verb.get_short_help_str(limit=100)) for name, verb in self.verbs.items()])
 
     def format_epilog(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         write_notes(formatter, self.notes)

@@ -76,7 +76,7 @@ def requested(kind: type) -> Decorator:
     return decorate
 
 
-def _listed(context: click.Context, parameter: click.Parameter, value: tuple[Any, ...]) -> list[Any] | None:
+def listed(context: click.Context, parameter: click.Parameter, value: tuple[Any, ...]) -> list[Any] | None:
     """The values of an option that may be repeated, or None if it was not given."""
     return list(value) or None
 
@@ -87,13 +87,14 @@ def choice_option(name: str, choices: tuple[str, ...], text: str, *, default: st
 
 
 path_argument = click.argument("path", metavar="PATH", shell_complete=complete_path)
+paths_argument = click.argument("paths", metavar="PATH...", shell_complete=complete_path, nargs=-1, required=True)
 sources_argument = click.argument("sources", metavar="SOURCE...", shell_complete=complete_path, nargs=-1, required=True)
 
 topic_option = click.option(
     "--topic",
     "topics",
     multiple=True,
-    callback=_listed,
+    callback=listed,
     metavar="TOPIC",
     shell_complete=complete_topic,
     help="Only this topic; may be repeated.",
@@ -102,7 +103,7 @@ partition_option = click.option(
     "--partition",
     "partitions",
     multiple=True,
-    callback=_listed,
+    callback=listed,
     type=int,
     metavar="N",
     help="Only this partition; may be repeated.",
@@ -140,6 +141,12 @@ isolation_option = choice_option(
 )
 registry_prefix_option = click.option(
     "--registry-prefix", is_flag=True, help="With --decode json or avro: values start with a schema registry's five bytes."
+)
+at_option = click.option(
+    "--at",
+    type=Number(0),
+    metavar="OFFSET",
+    help="The cluster right after the record at this offset of its metadata log.  [default: the end of the log]",
 )
 level_option = click.option("--level", type=int, metavar="N", help="Compression level.  [default: Kafka's]")
 

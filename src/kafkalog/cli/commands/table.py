@@ -7,11 +7,15 @@ from dataclasses import dataclass
 import click
 
 from .help import PATH_TEXT, Command
-from .shared_options import ReadChoices, RowOptions, path_argument, read_options, requested, row_options
+from .shared_options import ReadChoices, RowOptions, at_option, path_argument, read_options, requested, row_options
 from .values import parse_names, require_known
 
 # Written out here because the schemas need Arrow, which no help text should load; a test compares them.
-TABLES = ("records", "batches", "segments", "index_entries", "transactions", "producers", "epochs", "findings")
+TABLES = (
+    *("records", "batches", "segments", "index_entries", "transactions", "producers", "epochs", "findings"),
+    *("topics", "configs", "acls", "brokers", "quotas", "credentials", "features"),
+    *("groups", "group_offsets", "offset_commits"),
+)
 
 TERMS = {
     "Tables": {
@@ -23,6 +27,18 @@ TERMS = {
         "producers": "Producer state, from .snapshot files and replayed.",
         "epochs": "Leader epochs, from the checkpoint and from batches.",
         "findings": "The findings of `kafkalog verify`.",
+    },
+    "Tables of a whole cluster": {
+        "topics": "Topics and partitions with leaders, replicas and isr, from the newest metadata at PATH.",
+        "configs": "Settings that differ from the default; passwords are null.",
+        "acls": "Access control entries.",
+        "brokers": "Registered brokers.",
+        "quotas": "Client quotas.",
+        "credentials": "Users with SCRAM credentials, without the secrets.",
+        "features": "Feature levels.",
+        "groups": "Groups of consumers, from __consumer_offsets.",
+        "group_offsets": "Committed offsets, with the lag of each.",
+        "offset_commits": "Every commit that is still there, also aborted and pending ones.",
     },
     "Formats": {
         "text": "For people: aligned columns, shortened to the width of a terminal. Characters that are not printable are "
@@ -50,6 +66,7 @@ class TableRequest:
     name: str
     path: str
     columns: tuple[str, ...] | None
+    at: int | None
     choices: ReadChoices
     rows: RowOptions
 
@@ -67,6 +84,7 @@ def complete_table(context: click.Context, parameter: click.Parameter, incomplet
 @click.argument("name", metavar="TABLE", shell_complete=complete_table)
 @path_argument
 @click.option("--columns", callback=parse_names, metavar="A,B", help="Columns, in this order; docs/tables.md lists them.")
+@at_option
 @read_options
 @row_options
 @requested(TableRequest)

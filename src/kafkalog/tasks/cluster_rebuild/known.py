@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from kafkalog.cluster.metadata import read_image
+from kafkalog.clusters.metadata import read_image
 from kafkalog.errors import KafkaLogError, NoLogs, UsageError
 from kafkalog.format.quantities import plural
 from kafkalog.log.folders import find_partitions

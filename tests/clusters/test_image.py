@@ -4,29 +4,27 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kafkalog.cluster.metadata import read_image
+from kafkalog.clusters.metadata import read_image
 from kafkalog.payloads.cluster_image import ClusterImage, PartitionState
 from kafkalog.payloads.internal_topics import MetadataRecord
-from tests.cluster import clusters
+from tests.clusters import packed
 
 
 def test_the_image_equals_that_of_kafkas_own_classes(cluster: Path) -> None:
-    read = read_image(clusters.partitions_of(clusters.log_directories(cluster)), strict=True)
-    head, *records = clusters.image_lines(cluster)
+    read = read_image(packed.partitions_of(packed.log_directories(cluster)), strict=True)
+    head, *records = packed.image_lines(cluster)
     assert (read.image.offset, read.image.epoch) == (head["lastOffset"], head["epoch"])
     assert read.image.next_producer_id == head["nextProducerId"]
     assert not read.image.unknown
     assert not read.image.dangling
     assert read.is_complete
-    expected = clusters.facts_of_records(records)
+    expected = packed.facts_of_records(records)
     assert sum(map(len, expected.values())) > 90
-    assert clusters.differences(expected, clusters.facts_of_image(read.image)) == []
+    assert packed.differences(expected, packed.facts_of_image(read.image)) == []
 
 
 def test_every_copy_gives_the_same_image(three: Path) -> None:
-    facts = [
-        clusters.facts_of_image(read_image(clusters.partitions_of([folder])).image) for folder in sorted(three.glob("b*/d1"))
-    ]
+    facts = [packed.facts_of_image(read_image(packed.partitions_of([folder])).image) for folder in sorted(three.glob("b*/d1"))]
     assert len(facts) == 3
     assert facts[0] == facts[1] == facts[2]
 
@@ -75,7 +73,7 @@ def test_a_change_without_a_leader_keeps_the_leader_epoch() -> None:
 
 
 def test_secrets_are_kept_but_never_shown(three: Path) -> None:
-    image = read_image(clusters.partitions_of(clusters.log_directories(three))).image
+    image = read_image(packed.partitions_of(packed.log_directories(three))).image
     assert len(image.credentials) == 3
     for credential in image.credentials.values():
         for secret in (credential.salt, credential.stored_key, credential.server_key):

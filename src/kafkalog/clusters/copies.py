@@ -10,13 +10,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
-
 from kafkalog.errors import Limits
-from kafkalog.format import batch
-from kafkalog.format.entry_table import EntryTable
 from kafkalog.format.names import MAX_OFFSET
-from kafkalog.log.partition import Partition, Segment
+from kafkalog.log.partition import Partition
 from kafkalog.log.reading import ReadOptions, read_records
 from kafkalog.log.report import ReadReport
 from kafkalog.segment.arrays import Constants
@@ -31,11 +27,10 @@ TopicPartition = tuple[str, int]
 
 @dataclass(frozen=True)
 class LogEnd:
-    """Where a log ends. `timestamp_ms` is the largest of its last batch of data; -1 without one."""
+    """Where a log ends: the epoch of its last batch, and the offset that the next record would get."""
 
     epoch: int = -1
     offset: int = 0
-    timestamp_ms: int = -1
 
 
 @dataclass(frozen=True)
@@ -52,28 +47,15 @@ class Copy:
 
 def log_end(partition: Partition, limits: Limits) -> LogEnd:
     """The end of a log by the headers of its last entries; a damaged end is where its entries cannot be followed."""
-    epoch, offset = -1, partition.start_offset
-    has_end = False
     for segment in reversed(partition.segments):
-        for entries in _tails(partition, segment, limits):
-            if not len(entries):
-                continue
-            if not has_end:
-                epoch, offset, has_end = int(entries.leader_epoch.max()), int(entries.last_offset[-1]) + 1, True
-            data = np.flatnonzero((entries.attributes & batch.CONTROL == 0) | (entries.magic < 2))
-            if len(data):
-                return LogEnd(epoch, max(offset, partition.start_offset), int(entries.max_timestamp[data[-1]]))
-    return LogEnd(epoch, max(offset, partition.start_offset))
-
-
-def _tails(partition: Partition, segment: Segment, limits: Limits) -> Iterator[EntryTable]:
-    """The last entries of a segment, from where its index leads; then all of them."""
-    with partition.open_log(segment) as source:
-        index = segment.siblings.get("index")
-        start = seek_position(source, partition.store, index.path if index else None, segment.base_offset, MAX_OFFSET, limits)
-        for position in (start, 0) if start else (0,):
-            walked = deque(SegmentWalk(source, position, source.size, limits).headers(), maxlen=1)
-            yield from walked
+        with partition.open_log(segment) as source:
+            index = segment.siblings.get("index")
+            start = seek_position(source, partition.store, index.path if index else None, segment.base_offset, MAX_OFFSET, limits)
+            for entries in deque(SegmentWalk(source, start, source.size, limits).headers(), maxlen=1):
+                if len(entries):
+                    end = max(int(entries.last_offset[-1]) + 1, partition.start_offset)
+                    return LogEnd(int(entries.leader_epoch.max()), end)
+    return LogEnd(-1, partition.start_offset)
 
 
 def rank_copies(partitions: Iterable[Partition], limits: Limits) -> list[Copy]:

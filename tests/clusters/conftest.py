@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster import clusters
+from tests.clusters import packed
 
 
 @pytest.fixture(scope="session")
 def unpacked(golden_folder: Path) -> Path:
-    return clusters.unpack(golden_folder.parent / "clusters")
+    return packed.unpack(golden_folder.parent / "clusters")
 
 
-@pytest.fixture(params=clusters.NAMES)
+@pytest.fixture(params=packed.NAMES)
 def cluster(request: pytest.FixtureRequest, unpacked: Path) -> Path:
     """Each of the clusters in turn."""
     return unpacked / str(request.param)

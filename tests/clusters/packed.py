@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -125,7 +126,7 @@ def facts_of_image(image: ClusterImage) -> Facts:
         facts["configs"] |= {(kind, name, setting): value for setting, value in settings.items()}
     facts["acls"] = {acl_id: tuple(vars(acl).values())[1:] for acl_id, acl in image.acls.items()}
     facts["credentials"] = {
-        key: (found.iterations, *map(_base64, (found.salt, found.stored_key, found.server_key)))
+        key: (found.iterations, *map(as_base64, (found.salt, found.stored_key, found.server_key)))
         for key, found in image.credentials.items()
     }
     facts["quotas"] = {(entity, key): value for entity, values in image.quotas.items() for key, value in values.items()}
@@ -155,9 +156,7 @@ def facts_of_image(image: ClusterImage) -> Facts:
     return facts
 
 
-def _base64(data: bytes) -> str:
-    import base64
-
+def as_base64(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 

@@ -89,7 +89,7 @@ def read_image(
     logs = rank_copies([copy for copy in copies if not _lone(copy)], limits)
     logs = [log for log in logs if log.end.epoch >= 0]
     if not logs and not snapshots:
-        raise NoLogs(_no_metadata(copies), file=copies[0].folder if copies else None)
+        raise NoLogs(_no_metadata(copies))
     _check_reachable(logs, snapshots, at)
     report = report if report is not None else ReadReport()
     return _Replay(logs, snapshots, at, limits, report).best(strict=strict)
@@ -168,8 +168,7 @@ class _Replay:
         start = self.logs[0].partition.start_offset if self.logs else 0
         return NoLogs(
             f"{where}: the metadata log begins at offset {start}, and no snapshot here covers what came before; give the folders "
-            "of another controller too: kafkalog cluster FOLDER…",
-            file=where or None,
+            "of another controller too: kafkalog cluster FOLDER…"
         )
 
     def _attempts(self) -> Iterator[ClusterRead]:
