@@ -41,6 +41,7 @@ class Work:
     folder: Path
     minutes: float
     wrong: list[str] = field(default_factory=list)
+    state: dict[str, Any] = field(default_factory=dict)  # what the brokers said last
 
     def disks(self, name: str = THREE) -> list[Path]:
         """A copy of the disks of a set, on none of which the metadata is left."""
@@ -64,7 +65,7 @@ class Work:
 
     def checked(self, name: str, cluster: RunningCluster, partitions: int, **choices: Any) -> str:
         check = self.folder / f"check-{time.monotonic_ns()}"
-        state = cluster.check(check, partitions)
+        state = self.state = cluster.check(check, partitions)
         led = sum(each["leader"] >= 0 for each in state["topics"])
         isr = sum(sorted(each["isr"]) == sorted(each["replicas"]) for each in state["topics"])
         found = self.compared(name, state, check, **choices)
@@ -170,8 +171,45 @@ def old_records(work: Work) -> str:
     return f"{work.minutes:g} minutes later: {report}"
 
 
+def in_place(work: Work) -> str:
+    """The same on the disks themselves, on which brokers have made every folder stray."""
+    disks, alone = _made_stray(work)
+    for disk in disks:
+        shutil.rmtree(disk / METADATA, ignore_errors=True)
+    result = kafkalog.cluster_rebuild(disks, in_place=True)
+    return f"{alone}; in place: {work.serve(THREE, result)}"
+
+
+def metadata_left(work: Work) -> str:
+    """One node's copy of the metadata is left: settings, ACLs and credentials come back too; on the disks themselves."""
+    target = work.folder / "disks"
+    shutil.copytree(work.unpacked / THREE, target, ignore=shutil.ignore_patterns("expected"))
+    disks = packed.log_directories(target)
+    for disk in disks:
+        if disk.parent.name != "b2":
+            shutil.rmtree(disk / METADATA, ignore_errors=True)
+    report = work.serve(THREE, kafkalog.cluster_rebuild(disks, in_place=True))
+    admin = packed.admin(work.unpacked / THREE)
+    wanted: dict[str, dict[str, str]] = {}
+    for each in admin["configs"]:
+        if each["resourceType"] == "TOPIC":
+            wanted.setdefault(each["resourceName"], {})[each["name"]] = each["value"]
+    state = work.state
+    found = state["configs"] == wanted, state["scram"] == sorted(admin["scram"]), state["acls"] == len(admin["acls"])
+    work.wrong += [] if all(found) else [f"configs, SCRAM users, ACLs equal: {found}"]
+    count = sum(map(len, wanted.values()))
+    return f"{report}; {count} topic configs, {len(state['scram'])} SCRAM users, {state['acls']} ACLs, {state['quotas']} quotas"
+
+
 def kafka_alone(work: Work) -> str:
     """What Kafka does without us; then the stray folders are taken back."""
+    disks, alone = _made_stray(work)
+    result = kafkalog.cluster_rebuild(disks, work.folder / "out", prefer="stray")
+    return f"{alone}; rebuilt: {work.serve(THREE, result)}"
+
+
+def _made_stray(work: Work) -> tuple[list[Path], str]:
+    """The disks after brokers ran on them without the metadata."""
     disks = work.disks()
     nodes = [Node(number, sorted(disk for disk in disks if disk.parent.name == f"b{number}")) for number in (1, 2, 3)]
     with work.running(nodes) as cluster:
@@ -180,9 +218,7 @@ def kafka_alone(work: Work) -> str:
     strays = sum(len(list(disk.glob("*-stray"))) for disk in disks)
     for disk in disks:
         shutil.rmtree(disk / METADATA, ignore_errors=True)
-    alone = f"alone: {strays} folders stray, {len(state['topics'])} partitions left"
-    result = kafkalog.cluster_rebuild(disks, work.folder / "out", prefer="stray")
-    return f"{alone}; rebuilt: {work.serve(THREE, result)}"
+    return disks, f"alone: {strays} folders stray, {len(state['topics'])} partitions left"
 
 
 SCENARIOS: dict[str, Callable[[Work], str]] = {
@@ -196,6 +232,8 @@ SCENARIOS: dict[str, Callable[[Work], str]] = {
     "started-again": started_again,
     "old-records": old_records,
     "kafka-alone": kafka_alone,
+    "in-place": in_place,
+    "metadata-left": metadata_left,
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -391,7 +392,7 @@ def test_a_metadata_log_that_is_there_is_used_and_left_out(unpacked_three: Path)
 def test_secrets_are_in_no_journal(unpacked_three: Path) -> None:
     rebuild(*map(str, sorted(unpacked_three.glob("b*/d*"))))
     credential = written("USER_SCRAM_CREDENTIAL_RECORD")[0]
-    journal = Path("out/rebuild.jsonl").read_text()
+    journal = Path("out/cluster.rebuild.jsonl").read_text()
     assert credential["name"] not in journal
     for secret in ("salt", "storedKey", "serverKey"):
         assert credential[secret].hex() not in journal
@@ -423,7 +424,7 @@ def test_an_older_copy_of_the_metadata_says_how_old_it_is(unpacked_three: Path) 
     assert result.features == {"metadata.version": 25}
     assert result.configs == {"orders": {"retention.ms": "5"}}
     assert result.partitions[0].replicas == (2, 1)
-    assert result.next_producer_id > 50_000
+    assert result.next_producer_id == 50_000
     assert "older than 1 partition (orders-0)" in notes(result, "lost")
     assert "no disk has a folder: gone" in notes(result, "lost")
 
@@ -464,10 +465,73 @@ def test_a_dry_run_writes_nothing_and_says_the_same() -> None:
 def test_the_journal_says_what_was_decided() -> None:
     disk("b1/d1", 1, {"orders-0": CopyFiles(LONGER)})
     result = rebuild("b1")
-    events = [json.loads(line) for line in Path("out/rebuild.jsonl").read_text().splitlines()]
+    events = [json.loads(line) for line in Path("out/cluster.rebuild.jsonl").read_text().splitlines()]
     assert events[0]["event"] == "rebuild"
     assert {event["event"] for event in events} == {"rebuild", "directory", "known", "lost", "chosen", "configs", "partition"}
     assert [event["text"] for event in events if event["event"] == "lost"] == result.notes_of("lost")
+
+
+# -- on the disks themselves ---------------------------------------------------------------------------------------------------
+
+
+def test_in_place_no_log_is_touched_and_folders_get_their_names_back() -> None:
+    disk("b1/d1", 1, {f"orders-0{STRAY}": CopyFiles(LONGER), "users-0": CopyFiles(LONGER, None)})
+    formatted = Path("b1/d1/bootstrap.checkpoint").read_bytes()
+    log = Path(f"b1/d1/orders-0{STRAY}/00000000000000000000.log").stat()
+    result = kafkalog.cluster_rebuild("b1", in_place=True)
+    assert result.state == "written"
+    assert Path("b1/d1/orders-0/00000000000000000000.log").stat().st_ino == log.st_ino
+    assert Path("b1/d1/orders-0/00000000000000000000.log").stat().st_mtime_ns == log.st_mtime_ns
+    assert Path("b1/d1/bootstrap.checkpoint.before-rebuild").read_bytes() == formatted
+    assert Path("b1/d1/users-0/partition.metadata").exists()
+    assert [each["partitionId"] for each in written("PARTITION_RECORD", "b1/d1")] == [0, 0]
+    assert not Path("b1/d1/.lock").exists()
+    before = tree("b1")
+    assert kafkalog.cluster_rebuild("b1", in_place=True).state == "already there"
+    assert tree("b1") == before
+
+
+def test_in_place_the_metadata_is_put_aside_and_a_second_run_still_knows_it(unpacked_three: Path) -> None:
+    shutil.copytree(unpacked_three, "three", ignore=shutil.ignore_patterns("expected"))
+    disks = sorted(Path("three").glob("b*/d*"))
+    first = kafkalog.cluster_rebuild(disks, in_place=True)
+    assert [len(list(each.glob("__cluster_metadata-0*"))) for each in disks] == [1, 0, 1, 0, 1, 0]
+    assert not list(Path("three").rglob("__cluster_metadata-0"))
+    second = kafkalog.cluster_rebuild(disks, in_place=True)
+    assert second.state == "already there"
+    assert (second.configs, second.partitions, second.next_producer_id) == (
+        first.configs,
+        first.partitions,
+        first.next_producer_id,
+    )
+
+
+def test_in_place_a_folder_that_is_in_the_way_is_named() -> None:
+    disk("b1/d1", 1, {f"orders-0{STRAY}": CopyFiles(LONGER), "orders-0": CopyFiles(made_batch(0, 1), OTHER_ID)})
+    before = tree("b1")
+    with pytest.raises(UsageError, match=r"orders-0 is in the way of .*-stray; move it out of the log directory, or use --out"):
+        kafkalog.cluster_rebuild("b1", in_place=True, prefer="stray")
+    assert tree("b1") == before
+
+
+def test_in_place_of_a_running_broker_nothing_is_written() -> None:
+    disk("b1/d1", 1, {"orders-0": CopyFiles(LONGER)})
+    with broker_lock(str(Path("b1/d1").absolute())), pytest.raises(StorageError, match="a broker is running"):
+        kafkalog.cluster_rebuild("b1", in_place=True)
+
+
+@pytest.mark.parametrize("choices", [{"node": 1}, {"cluster_id": CLUSTER}, {"controllers": [3]}])
+def test_in_place_no_other_cluster_is_made(choices: dict[str, Any]) -> None:
+    disk("b1/d1", 1, {"orders-0": CopyFiles(LONGER)})
+    with pytest.raises(UsageError, match="need --out"):
+        kafkalog.cluster_rebuild("b1", in_place=True, **choices)
+
+
+@pytest.mark.parametrize(("out", "in_place"), [(None, False), ("out", True)])
+def test_one_place_for_the_result_is_needed(out: str | None, in_place: bool) -> None:
+    disk("b1/d1", 1, {"orders-0": CopyFiles(LONGER)})
+    with pytest.raises(UsageError, match="--out DIR, or --in-place"):
+        kafkalog.cluster_rebuild("b1", out, in_place=in_place)
 
 
 # -- a new cluster out of a backup ---------------------------------------------------------------------------------------------

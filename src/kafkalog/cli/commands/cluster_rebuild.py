@@ -15,9 +15,9 @@ from .values import Number, complete_path
 HELP = """\
 Bring back a cluster whose metadata is lost, or move one.
 
-DISK is a log directory (one of log.dirs) of a broker that is stopped, or a folder with log directories up to two folders below.
+DISK is a log directory (one of log.dirs) of a broker that is stopped, or a folder with log directories up to three folders below.
 Give all disks of all nodes that are left. They are only read: below --out appears a folder for each node, with log directories
-that real brokers open, and a journal of everything that was decided (rebuild.jsonl).
+that real brokers open, and a journal of everything that was decided (cluster.rebuild.jsonl).
 """
 NOTES = """
 Known from the disks themselves: topics with their ids, partitions, where each replica is, which copies are complete, leader
@@ -28,6 +28,9 @@ a week right after its start. Folders that a broker renamed to -stray get their 
 
 The plan says what is known and from where, what is lost, and what was chosen and why. What only you can decide is an obstacle:
 nothing is written before all are answered. A run that was killed leaves the disks as they were; the same command goes on.
+
+With --in-place nothing is copied: bootstrap.checkpoint is replaced, __cluster_metadata-0 and -stray folders are renamed, and the
+command asks before it does so.
 
 With --node all disks become one new node, one copy of each partition: with --cluster-id, a backup becomes a test cluster that
 nobody can mistake for the original.
@@ -44,7 +47,9 @@ class RebuildRequest:
     """The arguments and options of the command."""
 
     disks: tuple[str, ...]
-    out: str
+    out: str | None
+    in_place: bool
+    yes: bool
     metadata: tuple[str, ...]
     config: str | None
     release: str | None
@@ -69,7 +74,9 @@ def _topic_ids(context: click.Context, parameter: click.Parameter, values: tuple
 
 @click.command(name="cluster rebuild", cls=Command, help=HELP, notes=NOTES, examples=EXAMPLES)
 @click.argument("disks", metavar="DISK...", nargs=-1, required=True, shell_complete=complete_path)
-@click.option("--out", required=True, metavar="DIR", help="Make the new log directories below this folder.")
+@click.option("--out", metavar="DIR", help="Make the new log directories below this folder.")
+@click.option("--in-place", is_flag=True, help="Change the metadata on the disks themselves; no log is touched.")
+@click.option("--yes", is_flag=True, help="With --in-place: do not ask.")
 @click.option(
     "--metadata",
     multiple=True,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 
 import click
 
@@ -13,7 +14,7 @@ from kafkalog.format.shell import path_word
 from kafkalog.storage import open_store
 from kafkalog.storage.store import SMALL_FILE
 from kafkalog.tasks.cluster_rebuild import RebuildOptions, RebuildResult, rebuild_disks
-from kafkalog.tasks.cluster_rebuild.disks import read_disks
+from kafkalog.tasks.cluster_rebuild.disks import Disk, read_disks
 from kafkalog.tasks.cluster_rebuild.options import read_configs
 from kafkalog.tasks.cluster_rebuild.result import KINDS
 
@@ -29,13 +30,26 @@ def run_cluster_rebuild(request: RebuildRequest) -> int:
     """Rebuild, or show the plan; the exit code."""
     disks = read_disks(request.disks)
     total = sum(partition.size for disk in disks for partition in disk.partitions)
-    with ReadProgress(total * (1 if request.dry_run else 2), wanted=not request.quiet) as bar:
-        result = rebuild_disks(disks, request.out, _options(request), progress=bar.advance)
+    options = _options(request)
+    if request.in_place and not request.dry_run:
+        _require_consent(disks, request)
+    with ReadProgress(total * (2 if request.out and not request.dry_run else 1), wanted=not request.quiet) as bar:
+        result = rebuild_disks(disks, request.out, options, progress=bar.advance)
     if request.as_json:
         click.echo(json.dumps(result.as_dict()))
     else:
         click.echo("\n".join(map(printable, _lines(result, request))))
     return USAGE if result.obstacles else CLEAN
+
+
+def _require_consent(disks: Sequence[Disk], request: RebuildRequest) -> None:
+    """UsageError unless the user agrees to a change of the disks themselves."""
+    if request.yes:
+        return
+    listed = ", ".join(disk.path for disk in disks)
+    if not sys.stdin.isatty():
+        raise UsageError(f"--in-place changes {listed}; add --yes, or look at the plan first with --dry-run")
+    click.confirm(printable(f"replace the metadata on {listed}?"), err=True, abort=True)
 
 
 def _options(request: RebuildRequest) -> RebuildOptions:
@@ -49,6 +63,7 @@ def _options(request: RebuildRequest) -> RebuildOptions:
         topic_ids=request.topic_id,
         prefer=request.prefer,
         missing_empty=request.missing_empty,
+        in_place=request.in_place,
         dry_run=request.dry_run,
     )
 
@@ -82,7 +97,8 @@ def _lines(result: RebuildResult, request: RebuildRequest) -> Iterator[str]:
 def _next_lines(result: RebuildResult, request: RebuildRequest) -> Iterator[str]:
     """What a user does next: run it without --dry-run, or start the nodes on the new folders."""
     if request.dry_run:
-        yield f"To do it: the same command without --dry-run; it writes below {path_word(request.out)}."
+        where = "changes these disks" if request.out is None else f"writes below {path_word(request.out)}"
+        yield f"To do it: the same command without --dry-run; it {where}."
         return
     yield "To start it, give each node these log directories, and all controllers in controller.quorum.voters:"
     for node in result.nodes:

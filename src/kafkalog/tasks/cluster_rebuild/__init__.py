@@ -5,7 +5,7 @@ known, coordinators   what is left of the metadata; what the coordinators' topic
 choices, features,    what is decided from it, with reasons
 configs
 plan, records         all of it, and the records of the new metadata
-writing               the folders
+writing, in_place     the folders, as a copy or on the disks themselves
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from kafkalog.storage.fs import Fs, LocalFs
 from ..output import Progress
 from ..partitions import PathLike
 from .disks import Disk, read_disks
+from .in_place import change_in_place
 from .options import RebuildOptions
 from .plan import make_plan
 from .result import Note, PlannedCopy, PlannedDirectory, PlannedPartition, RebuildResult
@@ -40,7 +41,7 @@ __all__ = [
 
 def cluster_rebuild(
     disks: PathLike | Sequence[PathLike],
-    out: PathLike,
+    out: PathLike | None = None,
     *,
     release: str | None = None,
     cluster_id: str | None = None,
@@ -51,12 +52,14 @@ def cluster_rebuild(
     topic_ids: Mapping[str, str] | None = None,
     prefer: str | None = None,
     missing_empty: bool = False,
+    in_place: bool = False,
     dry_run: bool = False,
 ) -> RebuildResult:
     """Make log directories below `out` that brokers open, from the log directories of a cluster whose metadata is lost.
 
-    The disks are only read. With `node` all of them become one new node; `cluster_id` gives the cluster a new id. UsageError,
-    with all obstacles, if something has to be decided first; `dry_run` returns the plan in any case.
+    The disks are only read; with `in_place`, instead of `out`, their metadata is replaced and folders get their names back, and
+    no log is touched. With `node` all disks become one new node; `cluster_id` gives the cluster a new id. UsageError, with all
+    obstacles, if something has to be decided first; `dry_run` returns the plan in any case.
     """
     options = RebuildOptions(
         release=release,
@@ -68,6 +71,7 @@ def cluster_rebuild(
         topic_ids=topic_ids or {},
         prefer=prefer,
         missing_empty=missing_empty,
+        in_place=in_place,
         dry_run=dry_run,
     )
     paths = [disks] if isinstance(disks, str | os.PathLike) else disks
@@ -77,7 +81,7 @@ def cluster_rebuild(
 
 def rebuild_disks(
     disks: Sequence[Disk],
-    out: PathLike,
+    out: PathLike | None,
     options: RebuildOptions,
     *,
     fs: Fs | None = None,
@@ -85,12 +89,15 @@ def rebuild_disks(
 ) -> RebuildResult:
     """The result for these disks; with obstacles, or as a dry run, nothing is written."""
     fs, progress = fs or LocalFs(), progress or (lambda size: None)
-    target = os.path.abspath(local_path(out))
-    _require_apart(disks, target)
+    if (out is None) != options.in_place:
+        raise UsageError("say where the new log directories go: --out DIR, or --in-place to change the disks themselves")
+    target = "" if out is None else os.path.abspath(local_path(out))
+    if out is not None:
+        _require_apart(disks, target)
     plan = make_plan(disks, target, options, fs, progress)
     if options.dry_run or plan.result.obstacles:
         return plan.result
-    return write_plan(plan, target, fs, progress)
+    return change_in_place(plan, fs) if options.in_place else write_plan(plan, target, fs, progress)
 
 
 def require_decided(result: RebuildResult) -> RebuildResult:

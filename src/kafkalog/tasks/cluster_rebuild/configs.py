@@ -67,5 +67,5 @@ def _notes(guessed: Sequence[str], there: set[str], options: RebuildOptions, dis
 
 def _compacted(disks: Iterable[Disk], topics: Sequence[str], options: RebuildOptions) -> list[str]:
     """Those topics that a cleaner has worked on, and whose policy the user does not give."""
-    found = {entry.topic for disk in disks for entry in disk.offsets(names.CLEANER_CHECKPOINT)}
+    found = {topic for disk in disks for topic, _ in disk.offsets[names.CLEANER_CHECKPOINT]}
     return [topic for topic in topics if topic in found and "cleanup.policy" not in options.configs.get(topic, {})]

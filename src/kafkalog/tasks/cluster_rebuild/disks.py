@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from kafkalog.errors import KafkaLogError, NoLogs, StorageError, UsageError
 from kafkalog.format import names
@@ -18,7 +19,7 @@ from kafkalog.storage.store import SMALL_FILE, Store
 from ..partitions import PathLike
 
 METADATA_TOPIC = "__cluster_metadata"
-MAX_DEPTH = 2  # of log directories below a path that is none itself, such as backup/node-1/data
+MAX_DEPTH = 3  # of log directories below a path that is none itself, such as backup/node-1/data
 LIVE, STRAY = "", "stray"
 
 
@@ -48,12 +49,17 @@ class Disk:
         entry = self.store.stat(path)
         return self.store.read_small(path, SMALL_FILE) if entry is not None and entry.kind == "file" else None
 
-    def offsets(self, name: str) -> list[PartitionOffset]:
-        """The entries of an offset checkpoint; none if it is missing or cannot be read."""
+    @cached_property
+    def offsets(self) -> dict[str, dict[tuple[str, int], PartitionOffset]]:
+        """The entries of each offset checkpoint, by topic and number; none if it is missing or cannot be read."""
+        return {name: self._entries(name) for name in names.OFFSET_CHECKPOINTS}
+
+    def _entries(self, name: str) -> dict[tuple[str, int], PartitionOffset]:
         try:
-            return decode_offset_checkpoint(self.read(name) or b"")
+            found = decode_offset_checkpoint(self.read(name) or b"")
         except KafkaLogError:
-            return []
+            return {}
+        return {(entry.topic, entry.partition): entry for entry in found}
 
     @property
     def was_shut_down(self) -> bool:
@@ -62,7 +68,7 @@ class Disk:
 
 
 def read_disks(paths: Sequence[PathLike]) -> list[Disk]:
-    """The log directories at the paths, or up to two folders below them; StorageError if a broker is running on one.
+    """The log directories at the paths, or up to three folders below them; StorageError if a broker is running on one.
 
     UsageError if one is given twice.
     """
@@ -82,7 +88,7 @@ def _log_directories(path: PathLike) -> Iterator[tuple[Store, str]]:
     store, place = open_store(local_path(path))
     found = list(_below(store, place, MAX_DEPTH))
     if not found:
-        what = "no log directory here or up to two folders below: no meta.properties and no topic-partition folders"
+        what = "no log directory here or up to three folders below: no meta.properties and no topic-partition folders"
         raise NoLogs(f"{place}: {what}", file=place)
     yield from ((store, each) for each in found)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from kafkalog.clusters.metadata import read_image
 from kafkalog.errors import KafkaLogError, NoLogs, UsageError
+from kafkalog.format import names
 from kafkalog.format.quantities import plural
 from kafkalog.log.folders import find_partitions
 from kafkalog.log.partition import Partition
@@ -30,6 +31,7 @@ def find_known(disks: Sequence[Disk], given: Sequence[PathLike]) -> Known:
     """The state by the newest copy on the disks and at the paths that are given."""
     copies = [disk.metadata for disk in disks if disk.metadata is not None and disk.metadata.files]
     copies += [each for path in given for each in _copies_at(path)]
+    copies = copies or _earlier_rebuild(disks)
     if not copies:
         text = f"no copy of {METADATA_TOPIC} is left: everything below is from the folders of partitions themselves"
         return Known(None, [Note(LOST, text)])
@@ -59,6 +61,22 @@ def find_known(disks: Sequence[Disk], given: Sequence[PathLike]) -> Known:
         text = "the quorum had dynamic voters; the new one has static ones: set controller.quorum.voters on every node"
         notes.append(Note(CHOSEN, text))
     return Known(image, notes)
+
+
+def _earlier_rebuild(disks: Sequence[Disk]) -> list[Partition]:
+    """The bootstrap.checkpoint that knows the most topics: that of a disk which was only formatted knows none."""
+    best: list[Partition] = []
+    most = 0
+    for disk in disks:
+        path = disk.store.join(disk.path, names.BOOTSTRAP_CHECKPOINT)
+        try:
+            found = find_partitions(disk.store, path)
+            count = len(read_image(found).image.topics)
+        except KafkaLogError:
+            continue
+        if count > most:
+            best, most = found, count
+    return best
 
 
 def _copies_at(path: PathLike) -> list[Partition]:

@@ -20,7 +20,7 @@ class RebuildOptions:
 
     `node` merges all disks into one new node. `metadata` are older copies of the cluster's metadata. `missing_empty` makes
     partitions of which no copy is left begin empty. `prefer` and `topic_ids` decide between two topics of one name. `configs`
-    are settings by topic, "*" for every topic of users.
+    are settings by topic, "*" for every topic of users. `in_place` makes the disks themselves open again, without a copy.
     """
 
     release: str | None = None
@@ -32,11 +32,14 @@ class RebuildOptions:
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     prefer: str | None = None
     missing_empty: bool = False
+    in_place: bool = False
     dry_run: bool = False
 
     def __post_init__(self) -> None:
         if self.prefer is not None and self.prefer not in PREFERENCES:
             raise UsageError(f"prefer={self.prefer!r}: {' or '.join(PREFERENCES)}")
+        if self.in_place and (self.node is not None or self.cluster_id is not None or self.controllers):
+            raise UsageError("--in-place changes nothing but the metadata: --node, --cluster-id and --controller need --out")
         for number in (*self.controllers, *(() if self.node is None else (self.node,))):
             if number < 0:
                 raise UsageError(f"{number}: the number of a node is 0 or above")

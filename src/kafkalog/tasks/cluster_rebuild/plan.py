@@ -97,6 +97,8 @@ class _Planner:
         topics = [(topic, found[0].topic_id) for topic, found in by_name(choices.partitions).items()]
         configs, config_notes = choose_configs(topics, self.options, known.image, self.disks)
         next_id = self._next_producer_id(choices.partitions, facts, known.image)
+        if self.options.in_place:
+            self.obstacles += in_the_way(placements, choices.partitions)
         self.notes += [*choices.notes, *config_notes, *(Note(LOST, f"not read: {each}") for each in facts.unread)]
         self._note_lost(known.image)
         self._note_age(choices.partitions, known.image)
@@ -135,9 +137,9 @@ class _Planner:
         return copies
 
     def _newest_ms(self) -> int:
-        """When a file of these disks was last written: the same in every run."""
-        files = (stored for disk in self.disks for partition in disk.partitions for stored in partition.files)
-        return max((stored.mtime_ns for stored in files), default=0) // 1_000_000
+        """When a log of these disks was last written: the same in every run."""
+        logs = (segment.log for disk in self.disks for partition in disk.partitions for segment in partition.segments)
+        return max((log.mtime_ns for log in logs), default=0) // 1_000_000
 
     # directories
 
@@ -152,6 +154,12 @@ class _Planner:
 
     def _directories_of_nodes(self) -> Iterator[NewDirectory]:
         taken: set[str] = set()
+        if self.options.in_place:
+            for disk in self.disks:
+                yield NewDirectory(
+                    disk.node_id, disk.path, disk.meta.directory_id, disk.read(names.META_PROPERTIES) or b"", (disk,)
+                )
+            return
         for disk in self.disks:
             node = self._node_folder(disk.node_id)
             base = os.path.basename(disk.path.rstrip("/")) or NEW_DIRECTORY
@@ -285,10 +293,10 @@ class _Planner:
         copies = [copy for each in partitions for copy in (*each.copies, *each.left_out, *each.unusable)]
         seen = max([facts.highest_producer_id, *(copy.highest_producer_id for copy in copies)])
         known = (image.next_producer_id or 0) if image is not None else 0
-        block = max(seen // PRODUCER_ID_BLOCK + 1, -(-known // PRODUCER_ID_BLOCK))
-        room = SPARE_BLOCKS * len({disk.path for disk in self.disks})
+        room = SPARE_BLOCKS * len(self.disks)
+        block = max(seen // PRODUCER_ID_BLOCK + 1 + room, -(-known // PRODUCER_ID_BLOCK))
         highest = "no producer id was seen" if seen < 0 else f"the highest producer id that was seen is {seen}"
-        next_id = (block + room) * PRODUCER_ID_BLOCK
+        next_id = block * PRODUCER_ID_BLOCK
         self.notes.append(Note(CHOSEN, f"producer ids go on at {next_id}: {highest}"))
         return next_id
 
@@ -341,6 +349,20 @@ class _Planner:
             self.notes.append(
                 Note(LOST, f"the metadata that was found knows topics of which no disk has a folder: {', '.join(gone)}")
             )
+
+
+def in_the_way(placements: Iterable[Placement], partitions: Iterable[ChosenPartition]) -> Iterator[str]:
+    """What cannot be done in place: a folder that gets its name back where another one has it, or that has to be left out."""
+    away = "move it out of the log directory, or use --out"
+    for placed in placements:
+        target = os.path.join(placed.directory.path, placed.chosen.name)
+        folder = placed.copy.partition.folder
+        there = {found.folder for found in placed.copy.disk.partitions}
+        if folder != target and target in there:
+            yield f"{target} is in the way of {folder}; {away}"
+    for chosen in partitions:
+        for copy in (*chosen.left_out, *chosen.unusable):
+            yield f"{copy.partition.folder} has to be left out; {away}"
 
 
 def _paths(disks: Iterable[Disk]) -> tuple[str, ...]:

@@ -36,7 +36,7 @@ from ..partitions import read_metadata
 from .plan import NewDirectory, Placement, Plan
 from .result import RebuildResult
 
-JOURNAL = "rebuild.jsonl"
+JOURNAL = "cluster.rebuild.jsonl"
 CLEAN_MARKER = b'{"version":0,"brokerEpoch":-1}'
 
 
@@ -46,7 +46,7 @@ def write_plan(plan: Plan, out: str, fs: Fs, progress: Progress) -> RebuildResul
     for directory in plan.directories:
         if is_broker_running(directory.path):
             raise StorageError(f"{directory.path}: a broker is running on this log directory; stop it first", file=directory.path)
-    journal = _journal(result)
+    journal = journal_of(result)
     if all(fs.kind(os.path.join(each.path, names.META_PROPERTIES)) == "file" for each in plan.directories):
         return _already_there(result, out, journal, fs)
     for placement in plan.placements:
@@ -56,12 +56,13 @@ def write_plan(plan: Plan, out: str, fs: Fs, progress: Progress) -> RebuildResul
     make_folders(fs, out)
     publish_files(fs, out, {JOURNAL: [journal]})
     for directory in plan.directories:
-        publish_files(_owned(fs, directory), directory.path, {names.META_PROPERTIES: [directory.meta]})
+        publish_files(owned(fs, directory), directory.path, {names.META_PROPERTIES: [directory.meta]})
     result.state = "written"
     return result
 
 
-def _journal(result: RebuildResult) -> bytes:
+def journal_of(result: RebuildResult) -> bytes:
+    """The bytes of the journal."""
     return b"".join(json.dumps(event).encode() + b"\n" for event in result.events())
 
 
@@ -123,10 +124,10 @@ def _parts(store: Store, stored: StoredFile) -> Iterator[Buffer]:
 def _make_directory(directory: NewDirectory, fs: Fs) -> None:
     """The folder of a log directory, and that of its node, which belong to the owner of the disk."""
     with writing(directory.path):
-        make_folders(_owned(fs, directory), directory.path)
+        make_folders(owned(fs, directory), directory.path)
 
 
-def _owned(fs: Fs, directory: NewDirectory) -> Fs:
+def owned(fs: Fs, directory: NewDirectory) -> Fs:
     """`fs`, on which new files of a log directory belong to the owner of the disk that it is made from."""
     if not directory.sources:
         return fs
@@ -150,7 +151,7 @@ def _write_root(directory: NewDirectory, plan: Plan, fs: Fs) -> None:
     if _was_shut_down(directory):
         files[names.CLEAN_SHUTDOWN] = [_marker(directory)]
     files[names.BOOTSTRAP_CHECKPOINT] = [plan.bootstrap]
-    publish_files(_owned(fs, directory), directory.path, files)
+    publish_files(owned(fs, directory), directory.path, files)
 
 
 def _was_shut_down(directory: NewDirectory) -> bool:
@@ -162,10 +163,9 @@ def _was_shut_down(directory: NewDirectory) -> bool:
 def _entries(name: str, placed: Iterable[Placement]) -> Iterator[PartitionOffset]:
     """The lines of a checkpoint for the partitions that are there."""
     for each in placed:
-        partition = each.copy.partition
-        for entry in each.copy.disk.offsets(name):
-            if (entry.topic, entry.partition) == (partition.topic, partition.partition):
-                yield entry
+        entry = each.copy.disk.offsets[name].get((each.chosen.topic, each.chosen.partition))
+        if entry is not None:
+            yield entry
 
 
 def _marker(directory: NewDirectory) -> bytes:
