@@ -106,7 +106,7 @@ def test_every_command_is_in_one_group_and_its_summary_on_one_line() -> None:
     assert sorted(map(str, grouped)) == sorted(group.commands)
     lines = help_of(group).splitlines()
     for command in COMMANDS:
-        (line,) = (line for line in lines if line.startswith(f"  {command.name} "))
+        (line,) = (line for line in lines if line.startswith(f"  {command.name}  "))
         assert line.endswith("."), line
 
 

@@ -265,6 +265,25 @@ def test_stray_folders_get_their_names_back() -> None:
     assert [path.name for path in Path("out/node-1/d1").iterdir() if path.is_dir()] == ["orders-0"]
 
 
+def test_deleted_records_of_a_stray_folder_stay_deleted() -> None:
+    """A broker that makes a folder stray takes it out of the checkpoint that says where the log begins."""
+    copy = CopyFiles(made_batch(0, leader_epoch=1) + made_batch(10, leader_epoch=1), epochs=[(1, 7)])
+    disk("b1/d1", 1, {f"orders-0{STRAY}": copy, "users-0": CopyFiles(LONGER, OTHER_ID, epochs=[(1, 0), (2, 10)])})
+    result = rebuild("b1")
+    assert Path("out/node-1/d1/log-start-offset-checkpoint").read_text() == "0\n1\norders 0 7\n"
+    assert "orders-0: the log begins at offset 7" in notes(result, "chosen")
+    kafkalog.cluster_rebuild("b1", in_place=True)
+    assert Path("b1/d1/log-start-offset-checkpoint").read_text() == "0\n1\norders 0 7\n"
+
+
+def test_a_stray_folder_gets_no_offsets_of_the_live_one_of_its_name() -> None:
+    disk("b1/d1", 1, {f"orders-0{STRAY}": CopyFiles(LONGER), "orders-0": CopyFiles(made_batch(0, 1), OTHER_ID)})
+    Path("b1/d1/log-start-offset-checkpoint").write_text("0\n1\norders 0 1\n")
+    rebuild("b1", prefer="stray")
+    assert Path("out/node-1/d1/log-start-offset-checkpoint").read_text() == "0\n0\n"
+    assert Path("out/node-1/d1/replication-offset-checkpoint").read_text() == "0\n0\n"
+
+
 def test_a_stray_and_a_live_folder_of_one_topic_are_one_copy() -> None:
     disk("b1/d1", 1, {f"orders-0{STRAY}": CopyFiles(LONGER), "orders-0": CopyFiles(SHORTER)})
     result = rebuild("b1")
@@ -427,6 +446,47 @@ def test_an_older_copy_of_the_metadata_says_how_old_it_is(unpacked_three: Path) 
     assert result.next_producer_id == 50_000
     assert "older than 1 partition (orders-0)" in notes(result, "lost")
     assert "no disk has a folder: gone" in notes(result, "lost")
+
+
+def old_metadata(path: str, topic_id: str, *, offset: int = 10, epoch: int = 3) -> None:
+    """A metadata log's folder with one snapshot, which knows the topic `orders`."""
+    known = {"topicId": topic_id, "partitionId": 0, "replicas": [1], "isr": [1], "leader": 1, "leaderEpoch": 9}
+    records = [
+        NewMetadataRecord("FeatureLevelRecord", 0, {"name": "metadata.version", "featureLevel": 30}),
+        NewMetadataRecord("TopicRecord", 0, {"name": "orders", "topicId": topic_id}),
+        NewMetadataRecord("PartitionRecord", 1, known),
+    ]
+    folder = Path(path) / "__cluster_metadata-0"
+    folder.mkdir(parents=True)
+    (folder / f"{offset:020d}-{epoch:010d}.checkpoint").write_bytes(encode_metadata_snapshot(records, 0))
+
+
+def test_metadata_of_controllers_that_were_formatted_again_does_not_hide_the_old_topics() -> None:
+    """Its log is newer, and knows nothing of them but a topic that a client has created again."""
+    disk("b1/d1", 1, {f"orders-0{STRAY}": CopyFiles(LONGER), "orders-0": CopyFiles(made_batch(0, 1), OTHER_ID)})
+    old_metadata("b1/d1", OTHER_ID, offset=900, epoch=9)
+    with pytest.raises(UsageError, match=r"orders: 2 topics of this name .*--prefer stray"):
+        rebuild("b1")
+    assert rebuild("b1", prefer="stray", dry_run=True).partitions[0].topic_id == TOPIC_ID
+    old_metadata("old", TOPIC_ID)
+    result = rebuild("b1", prefer="stray", metadata=["old"], dry_run=True)
+    assert result.configs == {}  # known: it had no settings of its own
+    assert result.partitions[0].leader_epoch == 9
+
+
+def test_a_topic_that_the_metadata_does_not_know_is_kept_and_named() -> None:
+    disk("b1/d1", 1, {"orders-0": CopyFiles(LONGER), "new-0": CopyFiles(LONGER, OTHER_ID)})
+    old_metadata("b1/d1", TOPIC_ID)
+    result = rebuild("b1")
+    assert result.topics == ["new", "orders"]
+    assert "does not know: new: they are kept" in notes(result, "chosen")
+    assert set(result.configs) == {"new"}
+
+
+def test_damaged_metadata_is_named_and_everything_is_from_the_folders() -> None:
+    disk("b1/d1", 1, {"orders-0": CopyFiles(LONGER)})
+    write_files(Path(), {f"b1/d1/__cluster_metadata-0/{0:020d}.log": b"not a log"})
+    assert "cannot be used" in notes(rebuild("b1"), "lost")
 
 
 @pytest.fixture

@@ -95,7 +95,8 @@ class Choices:
                 raise UsageError(f"--topic-id {topic}={asked}: the folders have {', '.join(sorted(ids)) or 'none'}")
             return asked
         known = self._known_id(topic)
-        if len(ids) > 1 and known in ids:
+        strays_left = any(copy.partition.state == STRAY and copy.topic_id not in (None, known) for copy in copies)
+        if len(ids) > 1 and known in ids and self.options.prefer is None and not strays_left:
             self._note(CHOSEN, f"{topic}: topic id {known}, as the metadata that was found says")
             return known
         if len(ids) > 1:
@@ -163,6 +164,9 @@ class Choices:
             listed = ", ".join(f"{copy.partition.folder} ends at {copy.end_offset} in epoch {copy.last_epoch}" for copy in stale)
             ends = f"{best[0].end_offset} in epoch {best[0].last_epoch}"
             self._note(CHOSEN, f"{chosen.name}: not in sync, to be caught up from a copy that ends at {ends}: {listed}")
+        if starts := {copy.found_start for copy in chosen.copies} - {None}:
+            why = "as its leader epochs say; the checkpoint has lost it"
+            self._note(CHOSEN, f"{chosen.name}: the log begins at offset {max(filter(None, starts))}, {why}")
         for copy in chosen.copies:
             for note in copy.notes:
                 self._note(LOST, f"{chosen.name}: {copy.partition.folder}: {note}")

@@ -20,6 +20,7 @@ from kafkalog.storage.failures import writing
 from kafkalog.storage.fs import Fs
 from kafkalog.storage.publish import holds, publish_files, sync_names
 
+from ..locking import Checkpoints
 from ..partitions import read_metadata
 from .disks import METADATA_TOPIC
 from .plan import NewDirectory, Placement, Plan
@@ -44,6 +45,7 @@ def change_in_place(plan: Plan, fs: Fs) -> RebuildResult:
             publish_files(owned(fs, directory), directory.path, {JOURNAL: [journal]})
         for placement in plan.placements:
             _name_topic(placement, fs)
+            _set_log_start(placement, fs)
         for directory in plan.directories:
             _replace_bootstrap(directory, plan, fs)
         renamed = {placement.directory.path for placement in plan.placements if _take_back(placement, fs)}
@@ -66,6 +68,13 @@ def _name_topic(placement: Placement, fs: Fs) -> None:
     if read_metadata(placement.copy.partition) is None:
         content = encode_partition_metadata(PartitionMetadata(0, placement.chosen.topic_id))
         publish_files(owned(fs, placement.directory), placement.copy.partition.folder, {names.PARTITION_METADATA: [content]})
+
+
+def _set_log_start(placement: Placement, fs: Fs) -> None:
+    """Without its entry, records come back that were deleted."""
+    chosen, start = placement.chosen, placement.copy.found_start
+    if start is not None:
+        Checkpoints(fs, placement.directory.path, chosen.topic, chosen.partition).set(names.LOG_START_CHECKPOINT, start)
 
 
 def _replace_bootstrap(directory: NewDirectory, plan: Plan, fs: Fs) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from kafkalog.clusters.metadata import read_image
-from kafkalog.errors import KafkaLogError, NoLogs, UsageError
+from kafkalog.clusters.metadata import ClusterRead, read_image
+from kafkalog.errors import KafkaLogError, UsageError
 from kafkalog.format import names
 from kafkalog.format.quantities import plural
 from kafkalog.log.folders import find_partitions
@@ -28,17 +29,32 @@ class Known:
 
 
 def find_known(disks: Sequence[Disk], given: Sequence[PathLike]) -> Known:
-    """The state by the newest copy on the disks and at the paths that are given."""
-    copies = [disk.metadata for disk in disks if disk.metadata is not None and disk.metadata.files]
-    copies += [each for path in given for each in _copies_at(path)]
-    copies = copies or _earlier_rebuild(disks)
-    if not copies:
-        text = f"no copy of {METADATA_TOPIC} is left: everything below is from the folders of partitions themselves"
-        return Known(None, [Note(LOST, text)])
-    try:
-        read = read_image(copies)
-    except (NoLogs, KafkaLogError) as error:
-        return Known(None, [Note(LOST, f"the metadata that is left cannot be used: {error}")])
+    """The state that knows the most of the folders that are there; of equal ones one that was given, then the newest.
+
+    Controllers whose disks were formatted again have a log too, a new one that knows nothing of the old topics.
+    """
+    on_disks = [disk.metadata for disk in disks if disk.metadata is not None and disk.metadata.files]
+    named = [each for path in given for each in _copies_at(path)]
+    groups = [[*on_disks, *named], *([each] for each in named), *([each] for each in on_disks), *_earlier_rebuilds(disks)]
+    ids = Counter(partition.topic_id for disk in disks for partition in disk.partitions)
+    best, most, problem = None, (-1, False, (-1, -1)), ""
+    for copies in filter(None, groups):
+        try:
+            read = read_image(copies)
+        except KafkaLogError as error:
+            problem = problem or str(error)
+            continue
+        score = sum(ids[topic_id] for topic_id in read.image.topics), copies[0] in named, read.rank
+        if score > most:
+            best, most = read, score
+    if best is None:
+        lost = f"no copy of {METADATA_TOPIC} is left" if not problem else f"the metadata that is left cannot be used: {problem}"
+        return Known(None, [Note(LOST, f"{lost}: everything below is from the folders of partitions themselves")])
+    return _described(best)
+
+
+def _described(read: ClusterRead) -> Known:
+    """What a state knows, in a few words."""
     image = read.image
     resources = len([each for each in image.configs if each[0] != TOPIC])
     parts = [
@@ -63,20 +79,15 @@ def find_known(disks: Sequence[Disk], given: Sequence[PathLike]) -> Known:
     return Known(image, notes)
 
 
-def _earlier_rebuild(disks: Sequence[Disk]) -> list[Partition]:
-    """The bootstrap.checkpoint that knows the most topics: that of a disk which was only formatted knows none."""
-    best: list[Partition] = []
-    most = 0
+def _earlier_rebuilds(disks: Sequence[Disk]) -> Iterator[list[Partition]]:
+    """Each bootstrap.checkpoint with topics; that of a disk which was only formatted has none."""
     for disk in disks:
-        path = disk.store.join(disk.path, names.BOOTSTRAP_CHECKPOINT)
         try:
-            found = find_partitions(disk.store, path)
-            count = len(read_image(found).image.topics)
+            found = find_partitions(disk.store, disk.store.join(disk.path, names.BOOTSTRAP_CHECKPOINT))
+            if read_image(found).image.topics:
+                yield found
         except KafkaLogError:
             continue
-        if count > most:
-            best, most = found, count
-    return best
 
 
 def _copies_at(path: PathLike) -> list[Partition]:

@@ -335,15 +335,22 @@ class _Planner:
         """Logs with later epochs than the metadata knows show that it is an old one."""
         if image is None:
             return
-        later = []
+        later, unknown = [], set()
         for each in partitions:
             topic = image.topics.get(each.topic_id)
             state = topic.partitions.get(each.partition) if topic is not None else None
-            if state is None or each.highest_epoch > state.leader_epoch:
+            if topic is None:
+                unknown.add(each.topic)
+            elif state is None or each.highest_epoch > state.leader_epoch:
                 later.append(each.name)
         if later:
             what = f"the metadata that was found is older than {plural(len(later), 'partition')} ({', '.join(later[:NAMED])})"
             self.notes.append(Note(LOST, f"{what}: settings, ACLs and quotas that changed since are not known"))
+        if unknown:
+            why = "they are kept, although they may have been deleted"
+            self.notes.append(
+                Note(CHOSEN, f"topics that the metadata that was found does not know: {', '.join(sorted(unknown))}: {why}")
+            )
         gone = sorted({topic.name for topic in image.topics.values()} - {each.topic for each in partitions})
         if gone:
             self.notes.append(

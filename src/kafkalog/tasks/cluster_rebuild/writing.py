@@ -163,9 +163,11 @@ def _was_shut_down(directory: NewDirectory) -> bool:
 def _entries(name: str, placed: Iterable[Placement]) -> Iterator[PartitionOffset]:
     """The lines of a checkpoint for the partitions that are there."""
     for each in placed:
-        entry = each.copy.disk.offsets[name].get((each.chosen.topic, each.chosen.partition))
+        entry = each.copy.offset(name)
         if entry is not None:
             yield entry
+        elif name == names.LOG_START_CHECKPOINT and each.copy.found_start is not None:
+            yield PartitionOffset(each.chosen.topic, each.chosen.partition, each.copy.found_start)
 
 
 def _marker(directory: NewDirectory) -> bytes:
