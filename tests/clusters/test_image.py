@@ -18,7 +18,7 @@ def test_the_image_equals_that_of_kafkas_own_classes(cluster: Path) -> None:
     assert not read.image.unknown
     assert not read.image.dangling
     assert read.is_complete
-    expected = packed.facts_of_records(records)
+    expected = packed.facts_of_records(records, in_one_delta=True)
     assert sum(map(len, expected.values())) > 90
     assert packed.differences(expected, packed.facts_of_image(read.image)) == []
 

@@ -145,7 +145,7 @@ class Positions:
     def of(self, commit: Commit) -> Position:
         """The position of a commit; a topic that was created again since is another one."""
         copy = self.newest(commit.topic, commit.partition)
-        if copy is None or commit.offset is None or _is_other_topic(copy.partition, commit):
+        if copy is None or commit.offset is None or commit.offset < 0 or _is_other_topic(copy.partition, commit):
             return Position()
         end = copy.end.offset
         lag = max(end - commit.offset, 0)
