@@ -152,10 +152,13 @@ def cluster(
     With `at`, the cluster right after the record at that offset of the metadata log. Damage does not raise: the state ends before
     it, and `problems` says so. NoLogs without metadata, UsageError for the disks of two clusters.
     """
-    disks = find_disks(paths, filesystem=filesystem)
+    return cluster_of(find_disks(paths, filesystem=filesystem), None if at is None else whole_number("at", at), limits)
+
+
+def cluster_of(disks: Disks, at: int | None = None, limits: Limits | None = None) -> Cluster:
+    """The same of disks that were found before."""
     report = ReadReport()
-    wanted = None if at is None else whole_number("at", at)
-    read = read_image(disks.partitions, at=wanted, limits=limits, report=report)
+    read = read_image(disks.partitions, at=at, limits=limits, report=report)
     image = read.image
     _add_static_voters(image, disks)
     numbers = {each.partition for each in disks.partitions if each.topic == OFFSETS_TOPIC and not each.state}
