@@ -43,8 +43,11 @@ def image_lines(cluster: Path) -> list[dict[str, Any]]:
 Facts = dict[str, dict[Any, Any]]
 
 
-def facts_of_records(records: Iterable[dict[str, Any]]) -> Facts:
-    """What records of a written MetadataImage say, by kind and key. Settings of topics that are not there are left out."""
+def facts_of_records(records: Iterable[dict[str, Any]], *, in_one_delta: bool = False) -> Facts:
+    """What records of a written MetadataImage say, by kind and key.
+
+    A replay in one delta keeps the settings of deleted topics (`data/README.md`): these are left out.
+    """
     facts: Facts = {kind: {} for kind in KINDS}
     names: dict[str, str] = {}
     for record in records:
@@ -79,7 +82,8 @@ def facts_of_records(records: Iterable[dict[str, Any]]) -> Facts:
         elif kind == "PRODUCER_IDS_RECORD":
             facts["producer ids"]["next"] = data["nextProducerId"]
     there = set(names.values())
-    facts["configs"] = {key: value for key, value in facts["configs"].items() if key[0] != 2 or key[1] in there}
+    if in_one_delta:
+        facts["configs"] = {key: value for key, value in facts["configs"].items() if key[0] != 2 or key[1] in there}
     return facts
 
 

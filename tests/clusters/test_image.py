@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from kafkalog.clusters.metadata import read_image
 from kafkalog.payloads.cluster_image import ClusterImage, PartitionState
@@ -18,7 +22,7 @@ def test_the_image_equals_that_of_kafkas_own_classes(cluster: Path) -> None:
     assert not read.image.unknown
     assert not read.image.dangling
     assert read.is_complete
-    expected = packed.facts_of_records(records)
+    expected = packed.facts_of_records(records, in_one_delta=True)
     assert sum(map(len, expected.values())) > 90
     assert packed.differences(expected, packed.facts_of_image(read.image)) == []
 
@@ -79,3 +83,19 @@ def test_secrets_are_kept_but_never_shown(three: Path) -> None:
         for secret in (credential.salt, credential.stored_key, credential.server_key):
             assert len(secret) > 20
             assert repr(secret)[2:-1] not in f"{credential} {credential!r}"
+
+
+@pytest.mark.parametrize("era", ["3.9.1", "4.3.0"])
+def test_a_brokers_own_snapshot_and_the_log_after_it_give_the_state_of_the_whole_log(era: str, golden: Any) -> None:
+    (copy,) = [each for each in packed.partitions_of([golden(era) / era]) if each.topic == "__cluster_metadata"]
+    snapshots = sorted((each for each in copy.files if each.kind == "checkpoint"), key=lambda each: -each.base_offset)
+    assert len(snapshots) >= 2
+    whole = read_image([replace(copy, files=tuple(each for each in copy.files if each not in snapshots))], strict=True)
+    assert whole.snapshot is None
+    for number, newest in enumerate(snapshots):
+        found = read_image(
+            [replace(copy, files=tuple(each for each in copy.files if each not in snapshots[:number]))], strict=True
+        )
+        assert found.snapshot == newest.path
+        assert packed.differences(packed.facts_of_image(whole.image), packed.facts_of_image(found.image)) == []
+        assert (found.image.voters, found.image.kraft_version) == (whole.image.voters, 1)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kafkalog.errors import Limits
+from kafkalog.errors import Limits, StorageError
 from kafkalog.format.names import MAX_OFFSET
 from kafkalog.log.partition import Partition
 from kafkalog.log.reading import ReadOptions, read_records
@@ -58,9 +58,24 @@ def log_end(partition: Partition, limits: Limits) -> LogEnd:
     return LogEnd(-1, partition.start_offset)
 
 
-def rank_copies(partitions: Iterable[Partition], limits: Limits) -> list[Copy]:
-    """The copies of one partition, the newest first; equal ones in the given order."""
-    copies = [Copy(partition, log_end(partition, limits)) for partition in partitions]
+def rank_copies(partitions: Iterable[Partition], limits: Limits, report: ReadReport) -> list[Copy]:
+    """The copies of one partition, the newest first; equal ones in the given order.
+
+    One that cannot be read is left out, and in the report; if none can be, that is an error.
+    """
+    copies: list[Copy] = []
+    failed: list[StorageError] = []
+    for partition in partitions:
+        try:
+            for problem in partition.problems:
+                raise StorageError(problem, file=partition.folder)
+            copies.append(Copy(partition, log_end(partition, limits)))
+        except StorageError as error:
+            failed.append(error)
+    if failed and not copies:
+        raise failed[0]
+    for unreadable in failed:
+        report.leave_unread(unreadable)
     return sorted(copies, key=lambda copy: copy.rank, reverse=True)
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from kafkalog.errors import CorruptBatch, KafkaLogError, Limits
+from kafkalog.errors import CorruptBatch, KafkaLogError, Limits, StorageError
 from kafkalog.format import batch, control
 from kafkalog.format.entry_table import Ints
 from kafkalog.log.partition import Partition, Segment
@@ -44,7 +44,13 @@ def read_groups(
     image = GroupsImage(history=history)
     found = {number: copies for (topic, number), copies in by_partition(partitions).items() if topic == OFFSETS_TOPIC}
     for number in sorted(found):
-        ranked = rank_copies([with_finished_segments(copy, limits) for copy in found[number]], limits)
+        try:
+            ranked = rank_copies([with_finished_segments(copy, limits) for copy in found[number]], limits, report)
+        except StorageError as error:
+            if strict:
+                raise
+            report.leave_unread(error)
+            continue
         for record in _intact_records(ranked, limits, report, strict=strict):
             _apply(image, number, record)
     return image
@@ -145,7 +151,7 @@ class Positions:
     def of(self, commit: Commit) -> Position:
         """The position of a commit; a topic that was created again since is another one."""
         copy = self.newest(commit.topic, commit.partition)
-        if copy is None or commit.offset is None or _is_other_topic(copy.partition, commit):
+        if copy is None or commit.offset is None or commit.offset < 0 or _is_other_topic(copy.partition, commit):
             return Position()
         end = copy.end.offset
         lag = max(end - commit.offset, 0)

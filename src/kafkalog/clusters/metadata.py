@@ -7,10 +7,10 @@ it: a state that leaves a change out never was. Where a copy is damaged, another
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from kafkalog.errors import CorruptBatch, KafkaLogError, Limits, NoLogs, SegmentError, UsageError
+from kafkalog.errors import CorruptBatch, KafkaLogError, Limits, NoLogs, SegmentError, StorageError, UsageError
 from kafkalog.format import control, names
 from kafkalog.format.quantities import repr_text
 from kafkalog.log.partition import Partition, Segment, StoredFile
@@ -22,6 +22,7 @@ from kafkalog.segment.decode import HIGHEST, RecordRange
 
 from .copies import COLUMNS, METADATA_TOPIC, Copy, StoredRecord, iter_stored_records, rank_copies
 
+Problem = SegmentError | StorageError
 SNAPSHOT_KINDS: Final = ("checkpoint", names.BOOTSTRAP_CHECKPOINT)
 
 
@@ -46,7 +47,7 @@ class ClusterRead:
     image: ClusterImage
     snapshot: str | None = None
     log: str | None = None
-    problems: list[SegmentError] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
     is_complete: bool = True
 
     def __repr__(self) -> str:
@@ -86,12 +87,12 @@ def read_image(
     limits = limits or Limits()
     copies = metadata_copies(partitions)
     snapshots = sorted(_snapshots(copies), key=lambda each: each.rank, reverse=True)
-    logs = rank_copies([copy for copy in copies if not _lone(copy)], limits)
+    report = report if report is not None else ReadReport()
+    logs = rank_copies([copy for copy in copies if not _lone(copy)], limits, report)
     logs = [log for log in logs if log.end.epoch >= 0]
     if not logs and not snapshots:
         raise NoLogs(_no_metadata(copies))
     _check_reachable(logs, snapshots, at)
-    report = report if report is not None else ReadReport()
     return _Replay(logs, snapshots, at, limits, report).best(strict=strict)
 
 
@@ -136,16 +137,17 @@ class _Replay:
         self.at = at
         self.limits = limits
         self.report = report
+        self.trusts_checkpoints = True
         self.damaged: set[str] = set()
-        self.problems: list[SegmentError] = []
+        self.problems: list[Problem] = []
 
     def best(self, *, strict: bool) -> ClusterRead:
-        found: ClusterRead | None = None
-        for read in self._attempts():
-            if found is None or (read.rank, read.is_complete) > (found.rank, found.is_complete):
-                found = read
-            if read.is_complete:
-                break
+        found = self._furthest(None)
+        if (found is None or not found.is_complete) and any(_is_about_epochs(problem) for problem in self.problems):
+            # A checkpoint of epochs that a crash left out of date looks like damage: without a copy that agrees with its own,
+            # none of them counts.
+            self.trusts_checkpoints = False
+            found = self._furthest(found)
         if found is None:
             raise self.problems[0] if self.problems else self._out_of_reach()
         found.problems = self.problems
@@ -153,14 +155,26 @@ class _Replay:
         if self.problems and strict and not found.is_complete:
             raise self.problems[0]
         for problem in () if found.is_complete else self.problems:
-            self.report.drop(problem)
+            if isinstance(problem, StorageError):
+                self.report.leave_unread(problem)
+            else:
+                self.report.drop(problem)
+        return found
+
+    def _furthest(self, found: ClusterRead | None) -> ClusterRead | None:
+        """The state that goes furthest, also compared with one found before; a complete one ends the search."""
+        for read in self._attempts():
+            if found is None or (read.rank, read.is_complete) > (found.rank, found.is_complete):
+                found = read
+            if read.is_complete:
+                break
         return found
 
     @property
     def _promised(self) -> tuple[int, int]:
         """What the newest copy says it has: epoch and end offset."""
         if self.at is not None:
-            return -1, self.at + 1
+            return -1, 0  # an attempt that does not reach it is not complete
         return max([*(log.rank for log in self.logs), *(each.rank for each in self.snapshots)])
 
     def _out_of_reach(self) -> KafkaLogError:
@@ -196,31 +210,40 @@ class _Replay:
         if snapshot is not None:
             try:
                 _replay_snapshot(image, snapshot, self.limits)
-            except SegmentError as error:
+            except (SegmentError, StorageError) as error:
                 self._note(error)
                 self.damaged.add(snapshot.file.path)
                 return
         if log is not None:
             try:
                 self._replay_log(image, log.partition)
-            except SegmentError as error:
+            except (SegmentError, StorageError) as error:
                 self._note(error)
                 read.is_complete = False
+        if self.at is not None and image.offset < self.at:
+            read.is_complete = False
         if image.offset >= 0 or snapshot is not None:
             yield read
 
-    def _note(self, error: SegmentError) -> None:
-        if all((error.file, error.position) != (known.file, known.position) for known in self.problems):
+    def _note(self, error: Problem) -> None:
+        if all(str(error) != str(known) for known in self.problems):
             self.problems.append(error)
 
     def _replay_log(self, image: ClusterImage, partition: Partition) -> None:
         wanted = RecordRange(image.offset + 1, HIGHEST if self.at is None else self.at + 1)
         report = ReadReport()
+        if not self.trusts_checkpoints:
+            others = tuple(each for each in partition.files if each.kind != names.LEADER_EPOCH_CHECKPOINT)
+            partition = replace(partition, files=others)
         for record in iter_stored_records(partition, _options(wanted, self.limits), report):
             apply_record(image, record)
             image.offset, image.epoch = record.offset, max(record.leader_epoch, image.epoch)
             image.timestamp_ms = record.timestamp_ms
         self.report.add(report)
+
+
+def _is_about_epochs(problem: Problem) -> bool:
+    return isinstance(problem, SegmentError) and problem.reason == "epoch"
 
 
 def _options(wanted: RecordRange, limits: Limits) -> ReadOptions:

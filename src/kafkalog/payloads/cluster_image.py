@@ -324,7 +324,7 @@ class ClusterImage:
     @property
     def topics_by_name(self) -> dict[str, TopicState]:
         """The topics in order of their names."""
-        return dict(sorted((topic.name, topic) for topic in self.topics.values()))
+        return {topic.name: topic for topic in sorted(self.topics.values(), key=lambda topic: topic.name)}
 
     @property
     def in_transaction(self) -> bool:
@@ -437,7 +437,8 @@ def _set_feature(image: ClusterImage, data: dict[str, Any]) -> bool:
 
 
 def _set_quota(image: ClusterImage, data: dict[str, Any]) -> bool:
-    entity = tuple(sorted((each["entityType"], each["entityName"]) for each in data["entity"]))
+    parts = ((each["entityType"], each["entityName"]) for each in data["entity"])
+    entity = tuple(sorted(parts, key=lambda part: (part[0], part[1] or "")))
     if not data["remove"]:
         image.quotas.setdefault(entity, {})[data["key"]] = data["value"]
         return True

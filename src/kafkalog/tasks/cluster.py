@@ -152,12 +152,16 @@ def cluster(
     With `at`, the cluster right after the record at that offset of the metadata log. Damage does not raise: the state ends before
     it, and `problems` says so. NoLogs without metadata, UsageError for the disks of two clusters.
     """
-    disks = find_disks(paths, filesystem=filesystem)
+    return cluster_of(find_disks(paths, filesystem=filesystem), None if at is None else whole_number("at", at), limits)
+
+
+def cluster_of(disks: Disks, at: int | None = None, limits: Limits | None = None) -> Cluster:
+    """The same of disks that were found before."""
     report = ReadReport()
-    wanted = None if at is None else whole_number("at", at)
-    read = read_image(disks.partitions, at=wanted, limits=limits, report=report)
+    read = read_image(disks.partitions, at=at, limits=limits, report=report)
     image = read.image
-    _add_static_voters(image, disks)
+    if at is None:
+        _add_quorum(image, disks)
     numbers = {each.partition for each in disks.partitions if each.topic == OFFSETS_TOPIC and not each.state}
     groups = len(read_groups(disks.partitions, limits=limits, report=report).groups) if numbers and at is None else None
     return Cluster(
@@ -176,12 +180,14 @@ def cluster(
     )
 
 
-def _add_static_voters(image: ClusterImage, disks: Disks) -> None:
-    """A log of which the first records are gone does not say who votes; quorum-state of before 3.9 does."""
-    for copy in () if image.voters else metadata_copies(disks.partitions):
-        state = read_quorum_state(copy)
-        for voter in state.current_voters if state else ():
-            image.voters.setdefault(voter, Voter(voter))
+def _add_quorum(image: ClusterImage, disks: Disks) -> None:
+    """A log of which the first records are gone need not say who leads and votes; quorum-state does (voters before 3.9)."""
+    states = [state for copy in metadata_copies(disks.partitions) if (state := read_quorum_state(copy)) is not None]
+    for state in sorted(states, key=lambda state: state.leader_epoch):
+        if state.leader_epoch == image.epoch and state.leader_id >= 0:
+            image.leader_id = state.leader_id
+        for voter in () if image.voters else state.current_voters:
+            image.voters[voter] = Voter(voter)
 
 
 def topic_summaries(image: ClusterImage) -> tuple[TopicSummary, ...]:
