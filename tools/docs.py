@@ -74,6 +74,9 @@ def cli_page() -> str:
     for name, command in sorted(kafkalog.commands.items()):
         inner = Context(command, parent=context, info_name=name, terminal_width=WIDTH)
         parts.append(_help_section(f"{NAME} {name}", command.get_help(inner)))
+        for verb_name, verb in sorted(getattr(command, "verbs", {}).items()):
+            of_verb = Context(verb, parent=context, info_name=f"{name} {verb_name}", terminal_width=WIDTH)
+            parts.append(_help_section(f"{NAME} {name} {verb_name}", verb.get_help(of_verb)))
     return "\n\n".join(parts) + "\n"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -253,10 +254,25 @@ def bucket() -> Iterator[None]:
 AROUND: dict[str, Callable[[], AbstractContextManager[None]]] = {"bucket": bucket}
 
 
+def nodes(folder: Path) -> None:
+    """The disks of three nodes of a real cluster, each with two log directories, as nodes/b1/d1 and so on."""
+    from tests.clusters import packed
+
+    with tempfile.TemporaryDirectory() as unpacked:
+        whole = packed.unpack(Path(unpacked)) / "three"
+        shutil.copytree(whole, folder / "nodes", ignore=shutil.ignore_patterns("expected"))
+
+
+# What is in the folder of a page before its first command.
+PREPARED: dict[str, Callable[[Path], None]] = {"groups": nodes}
+
+
 def renew(page: Path) -> tuple[str, str]:
     """The page as it is, and with what its commands print now."""
     text = page.read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory() as folder, AROUND.get(page.stem, nullcontext)():
+        if page.stem in PREPARED:
+            PREPARED[page.stem](Path(folder))
         return text, renewed(text, Reader(Path(folder)))
 
 

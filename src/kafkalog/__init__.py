@@ -19,6 +19,8 @@ Look
     transactions    committed, aborted and open transactions, and which one holds back the last stable offset
     explain         the bytes of a batch or a small file, field by field
     dump            the text of Kafka's own DumpLogSegments
+    cluster         a cluster at a glance, from the disks of its nodes: nodes, features, topics, settings
+    groups          groups of consumers with their lag, and the history of their commits
     estimate        how large records are as v0, v1 and v2, by batch size and codec
 
 Check
@@ -31,6 +33,7 @@ Repair
     recover         do what a broker does after an unclean shutdown
     find_deleted    deleted topics and segments that are still on the disk
     undelete        copy them into clean partitions
+    cluster_rebuild  a cluster whose metadata is lost, as log directories that brokers open; or a backup as a new cluster
 
 Write (in place only while no broker runs)
     append          append records of files or Arrow tables to a partition or a topic
@@ -75,12 +78,15 @@ if TYPE_CHECKING:
     from .spark import ingest
     from .tables.logs import open_logs as open
     from .tasks.append import append
+    from .tasks.cluster import cluster
+    from .tasks.cluster_rebuild import cluster_rebuild
     from .tasks.compact import compact
     from .tasks.convert import convert
     from .tasks.diff import diff
     from .tasks.dump import dump
     from .tasks.estimate import estimate
     from .tasks.explain import explain
+    from .tasks.groups import groups
     from .tasks.listing import ls
     from .tasks.profile import profile
     from .tasks.recover import recover
@@ -112,6 +118,8 @@ __all__ = [
     "UsageError",
     "__version__",
     "append",
+    "cluster",
+    "cluster_rebuild",
     "compact",
     "convert",
     "diff",
@@ -119,6 +127,7 @@ __all__ = [
     "estimate",
     "explain",
     "find_deleted",
+    "groups",
     "ingest",
     "ls",
     "open",
@@ -140,6 +149,8 @@ _MODULES = {
     "LogDirectory": "engine.log_directory",
     "PartitionLog": "engine.partition_log",
     "append": "tasks.append",
+    "cluster": "tasks.cluster",
+    "cluster_rebuild": "tasks.cluster_rebuild",
     "compact": "tasks.compact",
     "convert": "tasks.convert",
     "diff": "tasks.diff",
@@ -147,6 +158,7 @@ _MODULES = {
     "estimate": "tasks.estimate",
     "explain": "tasks.explain",
     "find_deleted": "tasks.undelete",
+    "groups": "tasks.groups",
     "ingest": "spark",
     "ls": "tasks.listing",
     "open": "tables.logs",

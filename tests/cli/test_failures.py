@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from kafkalog.cli import failure
-from kafkalog.cli.commands.table import TABLES
 from kafkalog.cli.main import main
 from kafkalog.cli.render.summary import report_exit_code, summarise
 from kafkalog.cli.render.target import open_target, refuse_kafka_file
 from kafkalog.cli.render.writers import FORMATS
 from kafkalog.errors import CodecMissing, CorruptBatch, LimitExceeded, NoLogs, StorageError, UsageError
 from kafkalog.log.report import ReadReport
+from kafkalog.tables.schemas import LOG_TABLES
 from tests.cli.runner import COMMAND, Run, batch_of, run_child, write_topic
 from tests.conftest import NOBODY, require, require_root
 
@@ -335,7 +335,7 @@ def test_a_hostile_folder_name_is_escaped_wherever_it_is_shown(run: Run, tmp_pat
     "command",
     [
         *[["verify", "--format", name] for name in FORMATS],
-        *[["table", name, "--format", "json"] for name in TABLES],
+        *[["table", name, "--format", "json"] for name in LOG_TABLES],
         ["verify"],
         ["ls", "--json"],
         ["profile", "--json"],
@@ -368,7 +368,7 @@ def test_a_partition_without_segments_is_read_as_empty(run: Run, logs: Path, tmp
     assert ended.text.split() == ["topic", *["orders"] * 10]
 
 
-@pytest.mark.parametrize("name", list(TABLES))
+@pytest.mark.parametrize("name", LOG_TABLES)
 @pytest.mark.parametrize("mode", ["strict", "skip"])
 def test_a_segment_that_cannot_be_read_is_never_passed_over_in_silence(
     run: Run, logs: Path, tmp_path: Path, name: str, mode: str

@@ -20,7 +20,7 @@ from kafkalog.cli.render import writers
 from kafkalog.cli.render.cells import TEXT_ENCODINGS
 from kafkalog.format.reference import Record, encode_batch
 from kafkalog.tables import logs as library
-from kafkalog.tables.schemas import TABLES
+from kafkalog.tables.schemas import LOG_TABLES, TABLES
 from tests.cli.runner import Run, batch_of, write_topic
 
 UNHURT = ("--topic", "orders", "--topic", "legacy", "--topic", "payments")
@@ -46,7 +46,7 @@ def test_the_names_in_the_help_are_those_of_the_library() -> None:
     assert tuple(TEXT_ENCODINGS) == shared_options.ENCODINGS
 
 
-@pytest.mark.parametrize("name", command.TABLES)
+@pytest.mark.parametrize("name", LOG_TABLES)
 def test_arrow_and_parquet_hold_the_table_itself(run: Run, logs: Path, tmp_path: Path, name: str) -> None:
     wanted = expected(logs, name, topics=["orders", "legacy", "payments"])
     stream = run("table", name, logs, *UNHURT, "--format", "arrow")
@@ -58,7 +58,7 @@ def test_arrow_and_parquet_hold_the_table_itself(run: Run, logs: Path, tmp_path:
     assert [path.name for path in tmp_path.iterdir()] == ["out.parquet"]
 
 
-@pytest.mark.parametrize("name", command.TABLES)
+@pytest.mark.parametrize("name", LOG_TABLES)
 def test_json_csv_and_text_have_a_line_for_every_row(run: Run, logs: Path, name: str) -> None:
     wanted = expected(logs, name, topics=["orders", "legacy", "payments"])
     lines = [json.loads(line) for line in run("table", name, logs, *UNHURT, "--format", "json").text.splitlines()]

@@ -18,13 +18,16 @@ import pyarrow.parquet
 import pytest
 
 import kafkalog
-from kafkalog.cli.commands.help import Context, Option
+from kafkalog.cli.commands.help import Command, Context, Option
 from kafkalog.cli.main import COMMANDS, main
 from kafkalog.cli.main import kafkalog as group
 from kafkalog.cli.run.version import MISSING, NATIVE_FUNCTIONS, version_lines
 from kafkalog.format.reference import Record, encode_batch
 from kafkalog.kernels import native
+from tests.builders.small_clusters import CopyFiles, disk_files, write_files
+from tests.builders.small_logs import made_batch
 from tests.cli.runner import COMMAND, Run, write_topic
+from tests.clusters import packed
 
 NARROW = 80
 EXAMPLE = re.compile(r"^  (kafkalog .*)$", re.MULTILINE)
@@ -41,6 +44,9 @@ PATHS = {
     "/lake/kafka": "lake",
     "s3://lake/kafka": "lake",
     "s3://bucket/backup": "data",
+    "/mnt/nodes": "three",
+    "/mnt/b1": "b1",
+    "/mnt/b2": "b2",
 }
 
 
@@ -100,7 +106,7 @@ def test_every_command_is_in_one_group_and_its_summary_on_one_line() -> None:
     assert sorted(map(str, grouped)) == sorted(group.commands)
     lines = help_of(group).splitlines()
     for command in COMMANDS:
-        (line,) = (line for line in lines if line.startswith(f"  {command.name} "))
+        (line,) = (line for line in lines if line.startswith(f"  {command.name}  "))
         assert line.endswith("."), line
 
 
@@ -117,11 +123,12 @@ def test_exit_codes_are_listed_once() -> None:
     assert [command.name for command in COMMANDS if "Exit codes:" in help_of(command)] == []
 
 
-# Kafka's own tool gives dump its options; estimate has nothing to be quiet about; demo only shows the others; a report is a page.
+# Kafka's own tool gives dump its options; estimate has nothing to be quiet about; demo only shows the others; a report is a page;
+# a cluster is more than its topics.
 WITHOUT = {
     "--json": {"demo", "dump", "report"},
     "--quiet": {"demo", "dump", "estimate"},
-    "--topic": {"demo", "dump", "estimate", "explain"},
+    "--topic": {"cluster", "cluster rebuild", "demo", "dump", "estimate", "explain"},
 }
 
 
@@ -171,10 +178,14 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("broker1", "broker2", "backup", "other"):
         shutil.copytree(folder / "data" / "orders-0", folder / name / ("orders-0" if name != "other" else "more-0"))
     write_topic(folder, "offsets-0", committed_offset())
+    for node, path in enumerate(("b1/d1", "b2/d1", "cluster-backup/b1"), 1):
+        write_files(folder, disk_files(path, node, {"orders-0": CopyFiles(made_batch(0))}))
+    (folder / "topics.properties").write_text("orders/retention.ms=604800000\n")
     shutil.copy(folder / "offsets-0" / f"{0:020}.log", folder)
     for name in ("orders.jsonl", "records.jsonl"):
         (folder / name).write_text(f'{{"key": "k", "value": "v", "timestamp": {FIRST_TIME}}}\n')
     (folder / "orders.ddl").write_text("id INT")
+    packed.unpack(folder)
     return folder
 
 
@@ -268,3 +279,26 @@ def test_the_version_in_detail_leaves_no_c_function_out() -> None:
 def test_verbose_alone_says_what_to_type(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--verbose"]) == 2
     assert "kafkalog --version --verbose" in capsys.readouterr().err
+
+
+def test_a_verb_is_a_command_of_its_own_and_the_path_of_the_other_may_have_its_name() -> None:
+    called: list[tuple[str, tuple[str, ...]]] = []
+
+    @click.command("show", cls=Command)
+    @click.argument("paths", nargs=-1)
+    def show(paths: tuple[str, ...]) -> None:
+        called.append(("show", paths))
+
+    @click.command("rebuild", cls=Command, help="Make it again.")
+    @click.argument("paths", nargs=-1)
+    def rebuild(paths: tuple[str, ...]) -> None:
+        called.append(("rebuild", paths))
+
+    show.add_verb(rebuild)
+    for words in (["a", "b"], ["rebuild", "a"], ["./rebuild"], ["a", "rebuild"]):
+        with show.make_context("show", words) as context:
+            context.command.invoke(context)
+    assert called == [("show", ("a", "b")), ("rebuild", ("a",)), ("show", ("./rebuild",)), ("show", ("a", "rebuild"))]
+    with pytest.raises(click.exceptions.Exit):
+        show.make_context("show", ["rebuild", "--help"])
+    assert "rebuild  Make it again." in help_of(show)

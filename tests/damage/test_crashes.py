@@ -28,7 +28,7 @@ def forks() -> Iterator[Forks]:
 @pytest.mark.parametrize("job", JOBS)
 def test_a_power_cut_before_any_step_leaves_old_or_new_and_a_second_run_completes(job: power_cuts.Job) -> None:
     images, wrong = power_cuts.power_cuts(job, rerun_every=32, every_image=3)
-    assert images > 500
+    assert images > 100
     assert wrong == []
 
 
@@ -36,7 +36,7 @@ def test_a_power_cut_before_any_step_leaves_old_or_new_and_a_second_run_complete
 @pytest.mark.parametrize("job", JOBS)
 def test_a_failing_step_is_reported_and_a_second_run_completes(job: power_cuts.Job, number: int) -> None:
     steps, wrong = power_cuts.failing_steps(job, number)
-    assert steps > 30
+    assert steps > 25
     assert wrong == []
 
 

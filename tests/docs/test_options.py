@@ -19,7 +19,8 @@ WITHOUT_COMMANDS = ("CONTRIBUTING", "benchmarks", "benchmarks-clients", "benchma
 
 
 def options_of(command: click.Command) -> set[str]:
-    return {name for option in command.params for name in (*option.opts, *option.secondary_opts) if name.startswith("--")}
+    own = {name for option in command.params for name in (*option.opts, *option.secondary_opts) if name.startswith("--")}
+    return own.union(*map(options_of, getattr(command, "verbs", {}).values()))
 
 
 def unknown(call: Call) -> list[str]:
@@ -55,6 +56,8 @@ def test_every_option_of_every_command_is_in_the_reference() -> None:
         if command.hidden:
             continue
         section = page.partition(f"\n## kafkalog {name}\n")[2].partition("\n## ")[0]
+        verbs = getattr(command, "verbs", {})
+        section += "".join(page.partition(f"\n## kafkalog {name} {verb}\n")[2].partition("\n## ")[0] for verb in verbs)
         hidden = {name for option in command.params if getattr(option, "hidden", False) for name in option.opts}
         assert [option for option in options_of(command) - hidden if option not in section] == [], name
 

@@ -13,6 +13,7 @@ CALLED_FOR = {
     "bucket",
     "bytes",
     "full-disk",
+    "groups",
     "lake",
     "old-formats",
     "parquet",

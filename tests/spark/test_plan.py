@@ -352,7 +352,7 @@ BAD: list[tuple[dict[str, str], str]] = [
     ({}, "option path is missing"),
     ({"path": "/a", "paths": '["/b"]'}, "option paths="),
     ({"paths": "/b"}, "option paths='/b': allowed is a JSON list"),
-    ({"path": "/a", "table": "rows"}, "option table='rows': allowed are records, batches"),
+    ({"path": "/a", "table": "lines"}, "option table='lines': allowed are records, batches"),
     ({"path": "/a", "mode": "strict"}, "option mode='strict': allowed are FAILFAST, PERMISSIVE, DROPMALFORMED"),
     ({"path": "/a", "isolation": "dirty"}, "option isolation='dirty': allowed are read_uncommitted, read_committed"),
     ({"path": "/a", "isolation": "read_committed", "kafka.isolation.level": "read_uncommitted"}, "contradicts"),

@@ -15,7 +15,7 @@ from kafkalog.format.reference import Record, encode_batch
 from kafkalog.spark.errors import SparkSourceError
 from kafkalog.spark.options import for_batch, parse_options
 from kafkalog.spark.read_plan import plan_splits
-from kafkalog.tables.schemas import TABLES
+from kafkalog.tables.schemas import LOG_TABLES, TABLES
 from tests.builders.small_logs import FIRST_TIME, compress, made_batch, made_records, read_rows, write_segment
 from tests.conftest import require
 from tests.spark.compare import compare_era
@@ -66,7 +66,7 @@ def test_read_committed_gives_the_offsets_of_a_committed_consumer(golden: Any, s
     assert compared.partitions > 5
 
 
-@pytest.mark.parametrize("table", [name for name in TABLES if name != "records"])
+@pytest.mark.parametrize("table", [name for name in LOG_TABLES if name != "records"])
 def test_every_table_is_that_of_the_python_api(table: str, golden: Any, load: Load) -> None:
     path = golden("4.3.0") / "4.3.0"
     frame = load(path, table=table, subscribe="txn,epochs,none,upgraded-mixed", maxPartitionBytes=4000)

@@ -17,7 +17,7 @@ from kafkalog.format.names import segment_file_name
 from kafkalog.format.reference import Record, encode_batch, encode_empty_batch, encode_message, encode_wrapper
 from kafkalog.format.snapshot import PRODUCERS, encode_snapshot
 from kafkalog.log.report import ReadReport
-from kafkalog.tables.schemas import TABLES
+from kafkalog.tables.schemas import LOG_TABLES, TABLES
 from tests.builders.small_logs import (
     FIRST_TIME,
     compress,
@@ -80,7 +80,7 @@ def test_records_without_a_choice_of_columns_are_what_spark_gives(orders: Path) 
     }
 
 
-@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("table", LOG_TABLES)
 def test_every_column_can_be_read_alone_and_has_its_type(table: str, orders: Path) -> None:
     _write_every_kind_of_file(orders)
     logs = kafkalog.open(orders)

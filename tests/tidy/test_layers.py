@@ -80,7 +80,8 @@ def test_the_table_has_the_layers_of_the_reading_half_in_their_order(layers: dic
     assert layers["codecs"] == {"format", "kernels", "errors"}
     assert layers["segment"] == {"format", "codecs", "kernels", "storage", "errors"}
     assert layers["log"] == layers["segment"] | {"segment"}
-    assert layers["tables"] == layers["log"] | {"log"}
+    assert layers["clusters"] == layers["log"] | {"log", "payloads"}
+    assert layers["tables"] == layers["clusters"] | {"clusters"}
 
 
 def names_in_the_picture(text: str) -> set[str]:

@@ -121,12 +121,12 @@ SAME_FRAME = {"compact": "changes", "recover": "changes", "retain": "changes", "
 def test_every_command_has_one_module_in_each_half(half: str) -> None:
     modules = {module.dotted.removeprefix(f"cli.{half}.") for module in package() if module.dotted.startswith(f"cli.{half}.")}
     shared = SAME_FRAME if half == "run" else {}
-    assert {shared.get(name, name) for name in kafkalog_command.commands} - modules == set()
+    assert {shared.get(name, name.replace(" ", "_")) for name in kafkalog_command.commands} - modules == set()
     assert set(shared) & modules == set()
 
 
 def test_every_command_imports_the_module_that_does_its_work_and_no_other() -> None:
     modules = {module.dotted: module for module in package()}
-    for name in kafkalog_command.commands:
+    for name in (name.replace(" ", "_") for name in kafkalog_command.commands):
         works = {found for _, found in imported_names(modules[f"cli.commands.{name}"]) if found.startswith("kafkalog.cli.run")}
         assert {found.split(".")[3] for found in works} == {SAME_FRAME.get(name, name)}

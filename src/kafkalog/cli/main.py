@@ -15,6 +15,8 @@ from kafkalog import __version__
 
 from .commands.append import append
 from .commands.cat import cat
+from .commands.cluster import cluster
+from .commands.cluster_rebuild import cluster_rebuild
 from .commands.compact import compact
 from .commands.convert import convert
 from .commands.demo import demo
@@ -22,6 +24,7 @@ from .commands.diff import diff
 from .commands.dump import dump
 from .commands.estimate import estimate
 from .commands.explain import explain
+from .commands.groups import groups
 from .commands.help import Group
 from .commands.ingest import ingest
 from .commands.ls import ls
@@ -89,8 +92,9 @@ def _show_version(*, verbose: bool) -> None:
 
 
 kafkalog.add_commands("Look", ls, cat, table, dump, explain, transactions, profile, report, estimate)
+kafkalog.add_commands("Clusters", cluster, groups)
 kafkalog.add_commands("Check", verify, diff)
-kafkalog.add_commands("Repair", salvage, reindex, recover, undelete)
+kafkalog.add_commands("Repair", salvage, reindex, recover, undelete, cluster_rebuild)
 kafkalog.add_commands("Write", append, convert, compact, retain, truncate)
 kafkalog.add_commands("Pipeline", ingest)
 kafkalog.add_commands("Learn", demo)

@@ -35,6 +35,7 @@ KRAFT_VOTERS: Final = 6
 
 KEY_SIZE: Final = 4
 END_TXN_MARKER_SIZE: Final = 6
+NO_TAGS: Final = b"\0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,3 +75,13 @@ def encode_end_txn_marker(marker: EndTxnMarker) -> tuple[bytes, bytes]:
     """Key and value of the control record that ends a transaction."""
     key = struct.pack(">hh", 0, COMMIT if marker.commit else ABORT)
     return key, struct.pack(">hi", marker.version, marker.coordinator_epoch)
+
+
+def encode_snapshot_header(last_timestamp_ms: int) -> tuple[bytes, bytes]:
+    """Key and value of the control record that begins a KRaft snapshot: when the last record that it covers was written."""
+    return struct.pack(">hh", 0, SNAPSHOT_HEADER), struct.pack(">hq", 0, last_timestamp_ms) + NO_TAGS
+
+
+def encode_snapshot_footer() -> tuple[bytes, bytes]:
+    """Key and value of the control record that ends a KRaft snapshot."""
+    return struct.pack(">hh", 0, SNAPSHOT_FOOTER), struct.pack(">h", 0) + NO_TAGS

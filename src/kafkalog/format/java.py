@@ -47,6 +47,15 @@ def decode_utf8(data: bytes) -> str:
         return _SURROGATE.sub(b"\xef\xbf\xbd", data).decode(errors="replace")
 
 
+def hash_of_text(text: str) -> int:
+    """Java's String.hashCode, by which Kafka spreads groups over the partitions of its own topics."""
+    code = 0
+    units = text.encode("utf-16-be", errors="surrogatepass")
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        code = (31 * code + (high << 8 | low)) & 0xFFFFFFFF
+    return as_int32(code)
+
+
 def bucket(key: int, capacity: int) -> int:
     """The number of the bucket that holds `key`."""
     folded = (key ^ (key >> 32 & 0xFFFFFFFF)) & 0xFFFFFFFF

@@ -57,7 +57,8 @@ _FOLDER = re.compile(r"(.+)-(0|[1-9][0-9]{0,9})(?:\.[0-9a-fA-F]{32}-(delete|futu
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 # Files that kafkalog itself leaves next to partitions: jobs of append, journals, and folders of interrupted work.
 _OWN_FILE = re.compile(
-    r"\..+\.(append\.json|inprogress)|.+\.(salvage|undelete|reindex|convert|compact|retain|truncate|recover)\.(jsonl?|txt)"
+    r"\..+\.(append\.json|inprogress)|.+\.(salvage|undelete|reindex|convert|compact|retain|truncate|recover|rebuild)\.(jsonl?|txt)"
+    r"|bootstrap\.checkpoint\.before-rebuild"
 )
 
 

@@ -145,6 +145,18 @@ def decode_cluster_metadata(value: bytes) -> MetadataRecord:
     return _decode_framed("cluster_metadata", value)
 
 
+def metadata_kind(value: bytes) -> tuple[str, int, bool]:
+    """Name and version of a metadata record, and whether these schemas know it; a later release may write others."""
+    reader = MessageReader(value)
+    if _read_short(reader, "frame version") != FRAME_VERSION:
+        return "frame", value[0], False
+    record_type, version = _read_short(reader, "type"), _read_short(reader, "version")
+    message = messages_by_type("cluster_metadata").get((record_type, ""))
+    if message is None:
+        return f"type {record_type}", version, False
+    return _type_name(message), version, version in message.versions
+
+
 def decode_remote_log_metadata(value: bytes) -> MetadataRecord:
     """A record of the topic where tiered storage keeps its metadata."""
     return _decode_framed("remote_log_metadata", value)
@@ -171,7 +183,12 @@ def _decode_framed(topic: str, value: bytes) -> MetadataRecord:
         raise payload_error(f"Failed to deserialize record with type {record_type}") from None
     if reader.left:
         raise payload_error(f"Found {reader.left} byte(s) of garbage after {record_type}")
-    return MetadataRecord(record_type, re.sub(r"(?<!^)([A-Z])", r"_\1", message.name).upper(), version, data)
+    return MetadataRecord(record_type, _type_name(message), version, data)
+
+
+def _type_name(message: MessageSchema) -> str:
+    """The name of a record's type as Kafka's tools print it: TOPIC_RECORD."""
+    return re.sub(r"(?<!^)([A-Z])", r"_\1", message.name).upper()
 
 
 def _message_of(topic: str, record_type: int) -> MessageSchema:

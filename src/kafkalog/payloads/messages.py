@@ -1,4 +1,4 @@
-"""Kafka's own messages: their schemas, and a reader that follows any of them.
+"""Kafka's own messages: their schemas, and a reader that follows any of them. `message_writing` has the writer.
 
 The schemas are in `messages.json`, a table made from Kafka's jars (tests/interop/tools). Each field has a name, a type and a
 range of versions; it may be null in some of them, and tagged: left out unless it differs from its default. A message is flexible
@@ -146,7 +146,7 @@ def _versions(text: str) -> Versions:
 
 # Reading
 
-_INTEGERS = {
+INTEGERS = {
     "int8": (1, True),
     "int16": (2, True),
     "int32": (4, True),
@@ -210,8 +210,8 @@ class MessageReader:
 
     def scalar(self, kind: str) -> Any:
         """A value of a type that has a fixed size."""
-        if kind in _INTEGERS:
-            return self.integer(*_INTEGERS[kind])
+        if kind in INTEGERS:
+            return self.integer(*INTEGERS[kind])
         if kind == "bool":
             return self.integer(1) != 0
         if kind == "uuid":
@@ -252,7 +252,7 @@ class _StructReader:
         return {name: value for name, value in values.items() if value != defaults[name]}
 
     def _tagged_value(self, field: FieldSchema) -> Any:
-        if not _is_struct(field) or self.version not in field.nullable:
+        if not is_struct(field) or self.version not in field.nullable:
             return self._value(field)
         return self.read(field.fields) if self.reader.uvarint() > 0 else None
 
@@ -265,7 +265,7 @@ class _StructReader:
         if kind in ("bytes", "records"):
             size = self._size(field, 4)
             return None if size is None else self.reader.take(size)
-        if not _is_struct(field):
+        if not is_struct(field):
             return self.reader.scalar(kind)
         is_null = self.version in field.nullable and self.reader.integer(1) < 0
         return None if is_null else self.read(field.fields)
@@ -299,5 +299,6 @@ class _StructReader:
         raise payload_error(f"non-nullable field {field.name} was serialized as null")
 
 
-def _is_struct(field: FieldSchema) -> bool:
+def is_struct(field: FieldSchema) -> bool:
+    """Whether a field is a struct: those have names of their own as types."""
     return field.type[0].isupper()

@@ -27,7 +27,12 @@ EARLIEST: Final = -2
 LATEST: Final = -1
 MODES: Final = ("FAILFAST", "PERMISSIVE", "DROPMALFORMED")
 ISOLATIONS: Final = ("read_uncommitted", "read_committed")
-TABLE_NAMES: Final = ("records", "batches", "segments", "index_entries", "transactions", "producers", "epochs", "findings")
+METADATA_TABLES: Final = ("topics", "configs", "acls", "brokers", "quotas", "credentials", "features")
+CLUSTER_TABLES: Final = (*METADATA_TABLES, "groups", "group_offsets", "offset_commits")
+TABLE_NAMES: Final = (
+    *("records", "batches", "segments", "index_entries", "transactions", "producers", "epochs", "findings"),
+    *CLUSTER_TABLES,
+)
 RANGED_TABLES: Final = ("records", "batches")
 CORRUPT_COLUMN: Final = "_corrupt_record"
 METADATA_COLUMN: Final = "_metadata"
@@ -82,6 +87,7 @@ OWN: Final = (
     "cores",
     "startingOffsetsByTimestampStrategy",
     "upTo",
+    "at",
 )
 KNOWN: Final = {name.lower(): name for name in (*OWN, *STRATEGIES, *STARTS, *ENDS, *STREAM_ONLY, *BROKER_ONLY)}
 
@@ -138,6 +144,7 @@ class SourceOptions:
     subscribe: tuple[str, ...] | None = None
     subscribe_pattern: str | None = None
     assign: frozenset[TopicPartition] | None = None
+    at: int | None = None  # an offset of the metadata log
     up_to: str | None = None  # logEnd or highWatermark; None: depends on whether a broker is running
     admission: Admission = field(default_factory=Admission)
 
@@ -150,6 +157,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     values = _Values(given)
     table = values.choice("table", TABLE_NAMES, str.lower) or "records"
     _check_ranges_apply(values, table)
+    _check_partitions_apply(values, table)
     return SourceOptions(
         paths=_paths(values),
         starting=_bound(values, STARTS),
@@ -169,6 +177,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         max_partition_bytes=values.positive("maxPartitionBytes"),
         cores=values.positive("cores"),
         up_to=values.choice("upTo", (LOG_END, HIGH_WATERMARK), _up_to),
+        at=_at(values, table),
         admission=_admission(values),
         **_strategy(values),
     )
@@ -258,6 +267,14 @@ def _check_ranges_apply(values: _Values, table: str) -> None:
             raise bad_option(option, value, f"not allowed with table={table!r}, only with {' and '.join(RANGED_TABLES)}")
 
 
+def _check_partitions_apply(values: _Values, table: str) -> None:
+    """A cluster has topics that are not on these disks: a pattern or partitions of these could not choose among them."""
+    for option in ("subscribePattern", "assign") if table in CLUSTER_TABLES else ():
+        value = values.text(option)
+        if value is not None:
+            raise bad_option(option, value, f"not allowed with table={table!r}; filter its rows in the query")
+
+
 def _paths(values: _Values) -> tuple[str, ...]:
     path, paths = values.text("path"), values.text("paths")
     if path is not None and paths is not None:
@@ -283,6 +300,18 @@ def _local(option: str, place: str) -> str:
         return path_of_file_uri(place) if is_file_uri(place) else place
     except UsageError as error:
         raise bad_option(option, place, str(error)) from None
+
+
+def _at(values: _Values, table: str) -> int | None:
+    """The offset of the metadata log at which a cluster's table is read."""
+    value = values.text("at")
+    if value is None:
+        return None
+    if table not in METADATA_TABLES:
+        raise bad_option("at", value, f"not allowed with table={table!r}, only with {', '.join(METADATA_TABLES)}")
+    if not re.fullmatch(r"[0-9]{1,18}", value.strip()):
+        raise bad_option("at", value, "allowed is an offset of the metadata log")
+    return int(value)
 
 
 def _column_name(values: _Values) -> str:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kafkalog.errors import Limits, path_text
+from kafkalog.clusters.places import find_disks
+from kafkalog.errors import Limits, UsageError, path_text
 from kafkalog.format.names import REPLICATION_CHECKPOINT
 from kafkalog.log.folders import find_partitions, is_given, no_topic, read_high_watermarks
 from kafkalog.log.partition import Partition, Segment
@@ -28,7 +29,17 @@ from kafkalog.storage.parallel import in_parallel
 from kafkalog.storage.store import short_repr
 
 from .errors import BAD_OPTION, DATA_LOSS, STORAGE, SparkSourceError, bad_option
-from .options import EARLIEST, HIGH_WATERMARK, LATEST, LOG_END, RANGED_TABLES, Bound, SourceOptions, TopicPartition
+from .options import (
+    CLUSTER_TABLES,
+    EARLIEST,
+    HIGH_WATERMARK,
+    LATEST,
+    LOG_END,
+    RANGED_TABLES,
+    Bound,
+    SourceOptions,
+    TopicPartition,
+)
 from .splits import (
     EVERYTHING,
     HEADER_SPLIT_BYTES,
@@ -72,6 +83,8 @@ class Found:
 
 def plan_splits(options: SourceOptions, cores: int | None = None) -> list[Split]:
     """The splits of a read, at least `minPartitions` if there are that many offsets."""
+    if options.table in CLUSTER_TABLES:
+        return [_whole_cluster(options)]
     chosen = one_copy_of_each(choose_whole_partitions(options))
     if options.table not in RANGED_TABLES:
         return pack(map(_whole_folder, chosen), options.max_partition_bytes or HEADER_SPLIT_BYTES, divides=False)
@@ -415,6 +428,17 @@ def _committed(partition: Partition, options: SourceOptions) -> Committed | None
     from kafkalog.log.transactions import replay_transactions  # loads Numba
 
     return replay_transactions(partition, Limits()).committed()
+
+
+def _whole_cluster(options: SourceOptions) -> Split:
+    """One task reads the log directories at or below all paths: a table of the cluster needs them together."""
+    try:
+        found = find_disks(options.paths)
+    except UsageError as error:
+        raise bad_option("paths", list(options.paths), str(error)) from None
+    # A worker may have another working folder; and it needs the rest of a URI (endpoint, region), too.
+    roots = [path if "://" in path else open_store(path)[1] for path in found.places]
+    return Split(tuple(Part(root, root, "", -1, (), LOWEST, HIGHEST) for root in roots))
 
 
 def _whole_folder(found: Found) -> Part:

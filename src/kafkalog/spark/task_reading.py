@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from kafkalog.clusters.places import find_disks
 from kafkalog.errors import path_text
 from kafkalog.log.folders import find_partitions
 from kafkalog.log.reading import ReadOptions
@@ -25,7 +26,7 @@ from kafkalog.tables.schemas import find_table
 
 from .columns import Projection, corrupt_row
 from .errors import DATA_LOSS, SparkSourceError, coded
-from .options import RANGED_TABLES, SourceOptions
+from .options import CLUSTER_TABLES, RANGED_TABLES, SourceOptions
 from .segment_slices import as_partition, claimed_offset, damaged_content, exact_span, open_part, still_exists, unchanged
 from .session import freeze_garbage
 from .splits import EVERYTHING, Part, Split
@@ -37,6 +38,9 @@ def read_split(split: Split, projection: Projection, options: SourceOptions) -> 
     """The rows of a split, and in PERMISSIVE mode a row for each damaged range."""
     stores: dict[str, Store] = {}
     with coded():
+        if options.table in CLUSTER_TABLES and split.parts:
+            yield from _read_cluster(split, projection, options)
+            return
         for part in split.parts:
             if _is_gone(part, options):
                 continue
@@ -44,6 +48,20 @@ def read_split(split: Split, projection: Projection, options: SourceOptions) -> 
                 stores[part.root] = open_store(part.root)[0]
             yield from _read_part(part, stores[part.root], projection, options)
     freeze_garbage()
+
+
+def _read_cluster(split: Split, projection: Projection, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    """The rows of a table of the cluster, from all places together."""
+    report = ReadReport()
+    disks = find_disks([part.root for part in split.parts])
+    logs = Logs(disks.places[0], disks.partitions)
+    on_damage = "strict" if options.mode == "FAILFAST" else "salvage"
+    for found in logs.read(
+        options.table, projection.needed, topics=options.subscribe, at=options.at, on_damage=on_damage, threads=1, report=report
+    ):
+        yield from projection.batches(found, {})
+    part = replace(split.parts[0], slices=())
+    yield from _report_damage(part, logs.partitions[0].store, projection, report)
 
 
 def _is_gone(part: Part, options: SourceOptions) -> bool:

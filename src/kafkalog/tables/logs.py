@@ -28,8 +28,9 @@ from kafkalog.storage import open_store
 from . import rows
 from .batches import batch_batches
 from .choices import Names, Numbers, Time, milliseconds, several_names, several_numbers, whole_number
+from .cluster_rows import ClusterSource, cluster_rows
 from .records import iter_record_batches, record_batches
-from .schemas import find_table, with_views
+from .schemas import CLUSTER_TABLES, METADATA_TABLES, find_table, with_views
 from .text_columns import ERRORS, TextColumns
 
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ class ReadChoices:
     views: bool = False
     text: Names | None = None
     text_errors: str = ERRORS[0]
+    at: int | None = None
     threads: int | None = None
     limits: Limits | None = None
     report: ReadReport | None = None
@@ -187,6 +189,7 @@ class Logs:
         views: bool = False,
         text: Names | None = None,
         text_errors: str = "strict",
+        at: int | None = None,
         threads: int | None = None,
         limits: Limits | None = None,
         report: ReadReport | None = None,
@@ -205,6 +208,8 @@ class Logs:
         less work, but each batch keeps its windows of the log in memory.
         `text` (records only): "key", "value" or both as text columns instead of bytes. What is not UTF-8 is a UsageError; with
         `text_errors="replace"` it has U+FFFD in place of such bytes, and `report.notes["not-utf8"]` counts it.
+        `at` (topics, configs, acls and other tables of the cluster's metadata): the state right after the record at that offset
+        of the metadata log; by default at its end.
         `threads`: how many windows are decoded at once; by default one per core of this process, at most 4.
         """
         choices = ReadChoices(
@@ -223,6 +228,7 @@ class Logs:
             views=views,
             text=text,
             text_errors=text_errors,
+            at=at,
             threads=threads,
             limits=limits,
             report=report,
@@ -230,6 +236,8 @@ class Logs:
         schema = _schema(table, columns, choices)
         options = choices.options(schema.names)
         self.report = _report_of(choices)
+        if table in CLUSTER_TABLES:
+            return self._read_cluster(table, schema, choices, options)
         if table == "findings":
             found = rows.finding_rows(self.check(topics=topics, partitions=partitions, options=options, report=self.report))
             return pa.RecordBatchReader.from_batches(schema, rows.row_batches(found, schema))
@@ -238,6 +246,19 @@ class Logs:
             return pa.RecordBatchReader.from_batches(schema, found)
         texts, report = choices.text_columns, self.report
         return pa.RecordBatchReader.from_batches(texts.schema(schema), (texts.convert(batch, report) for batch in found))
+
+    def _read_cluster(self, table: str, schema: pa.Schema, choices: ReadChoices, options: ReadOptions) -> pa.RecordBatchReader:
+        """Rows of the whole cluster: topics are those that it had, not those of this path."""
+        source = ClusterSource(
+            [found for place in self.places for found in place.partitions if not found.state],
+            options.limits,
+            self.report,
+            strict=options.on_damage == "strict",
+            at=None if choices.at is None else whole_number("at", choices.at),
+            columns=options.columns,
+        )
+        topics, numbers = several_names("topics", choices.topics), several_numbers("partitions", choices.partitions)
+        return pa.RecordBatchReader.from_batches(schema, rows.row_batches(cluster_rows(table, source, topics, numbers), schema))
 
     def check(
         self,
@@ -394,6 +415,8 @@ def _schema(table: str, columns: Names | None, choices: ReadChoices) -> pa.Schem
     if texts.names and table != "records":
         raise UsageError(f"text={choices.text!r} is for the table records; table {table} has no keys and values")
     texts.schema(schema)  # refuses a column that is not read
+    if choices.at is not None and table not in METADATA_TABLES:
+        raise UsageError(f"at={choices.at!r} has no meaning for {table}; it works on {', '.join(METADATA_TABLES)}")
     if not choices.views:
         return schema
     if table != "records":

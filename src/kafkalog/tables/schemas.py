@@ -240,9 +240,206 @@ FINDINGS = Table(
     ),
 )
 
+_MEMBERS = pa.list_(
+    pa.struct(
+        [
+            pa.field("member_id", pa.string()),
+            pa.field("instance_id", pa.string()),
+            pa.field("client_id", pa.string()),
+            pa.field("client_host", pa.string()),
+            pa.field("assigned", pa.list_(pa.string())),
+        ]
+    )
+)
+_ENTITY = pa.list_(pa.struct([pa.field("type", pa.string()), pa.field("name", pa.string())]))
+_NUMBERS = pa.list_(pa.int32())
+_TEXTS = pa.list_(pa.string())
+_METADATA = "the newest snapshot and log of __cluster_metadata"
+_OFFSETS = "__consumer_offsets"
+
+TOPICS = Table(
+    "topics",
+    "partition of a topic, as the cluster's controllers knew it",
+    _METADATA,
+    (
+        Column("topic", pa.string(), ""),
+        Column("topic_id", pa.string(), ""),
+        Column("partition", pa.int32(), ""),
+        Column("leader", pa.int32(), "-1 none"),
+        Column("leader_epoch", pa.int32(), ""),
+        Column("partition_epoch", pa.int32(), ""),
+        Column("replicas", _NUMBERS, "the first is the preferred leader"),
+        Column("isr", _NUMBERS, ""),
+        Column("elr", _NUMBERS, "eligible leader replicas (KIP-966)"),
+        Column("last_known_elr", _NUMBERS, "", default=False),
+        Column("adding_replicas", _NUMBERS, "of a reassignment that has not finished"),
+        Column("removing_replicas", _NUMBERS, "of a reassignment that has not finished"),
+        Column("leader_recovery_state", pa.string(), "RECOVERED, or RECOVERING after an unclean election", default=False),
+        Column("directories", _TEXTS, "ids of the log directories, in the order of the replicas; empty before 3.7"),
+    ),
+)
+
+CONFIGS = Table(
+    "configs",
+    "setting of a topic, broker, group or client metrics that differs from the default",
+    _METADATA,
+    (
+        Column("resource_type", pa.string(), "TOPIC, BROKER, BROKER_LOGGER, GROUP or CLIENT_METRICS"),
+        Column("resource_name", pa.string(), "empty for the default of all brokers"),
+        Column("name", pa.string(), ""),
+        Column("value", pa.string(), "as it is stored; null for passwords and other secrets"),
+        Column("is_sensitive", pa.bool_(), "whether the value is a secret, by the name of the setting"),
+    ),
+)
+
+ACLS = Table(
+    "acls",
+    "access control entry",
+    _METADATA,
+    (
+        Column("resource_type", pa.string(), "TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID, DELEGATION_TOKEN or USER"),
+        Column("resource_name", pa.string(), ""),
+        Column("pattern_type", pa.string(), "LITERAL or PREFIXED"),
+        Column("principal", pa.string(), ""),
+        Column("host", pa.string(), ""),
+        Column("operation", pa.string(), ""),
+        Column("permission_type", pa.string(), "ALLOW or DENY"),
+        Column("id", pa.string(), "", default=False),
+    ),
+)
+
+BROKERS = Table(
+    "brokers",
+    "registered broker",
+    _METADATA,
+    (
+        Column("broker_id", pa.int32(), ""),
+        Column("broker_epoch", pa.int64(), "the offset of its registration"),
+        Column("rack", pa.string(), ""),
+        Column("is_fenced", pa.bool_(), "true while it was down or starting"),
+        Column("in_controlled_shutdown", pa.bool_(), ""),
+        Column("endpoints", _TEXTS, "LISTENER://host:port"),
+        Column("log_dirs", _TEXTS, "ids of its log directories; empty before 3.7"),
+        Column("cordoned_log_dirs", _TEXTS, "null before 4.3", default=False),
+        Column("incarnation_id", pa.string(), "", default=False),
+        Column(
+            "supported_features",
+            pa.list_(pa.struct([("feature", pa.string()), ("min_level", pa.int32()), ("max_level", pa.int32())])),
+            "",
+            default=False,
+        ),
+    ),
+)
+
+QUOTAS = Table(
+    "quotas",
+    "client quota",
+    _METADATA,
+    (
+        Column("user", pa.string(), "null if the quota is not for users, empty for the default"),
+        Column("client_id", pa.string(), "null if the quota is not for client ids, empty for the default"),
+        Column("ip", pa.string(), "null if the quota is not for addresses, empty for the default"),
+        Column("key", pa.string(), "such as producer_byte_rate"),
+        Column("value", pa.float64(), ""),
+        Column("entity", _ENTITY, "what the quota is for, as it is stored; a null name is the default", default=False),
+    ),
+)
+
+CREDENTIALS = Table(
+    "credentials",
+    "SCRAM credential of a user, never with its secrets",
+    _METADATA,
+    (
+        Column("user", pa.string(), ""),
+        Column("mechanism", pa.string(), "SCRAM-SHA-256 or SCRAM-SHA-512"),
+        Column("iterations", pa.int32(), ""),
+    ),
+)
+
+FEATURES = Table(
+    "features",
+    "feature that the cluster has switched on",
+    _METADATA,
+    (
+        Column("feature", pa.string(), ""),
+        Column("level", pa.int32(), ""),
+        Column("release", pa.string(), "what Kafka calls a level of metadata.version; null for others, and for newer ones"),
+    ),
+)
+
+GROUPS = Table(
+    "groups",
+    "group of consumers",
+    _OFFSETS,
+    (
+        Column("group_id", pa.string(), ""),
+        Column("type", pa.string(), "Classic, Consumer (KIP-848), Share or Streams"),
+        Column("protocol", pa.string(), "its kind of members, such as consumer; empty if it never had any"),
+        Column("state", pa.string(), "as a coordinator loads it: Stable groups had members when the log ended"),
+        Column("assignor", pa.string(), ""),
+        Column("epoch", pa.int32(), "the generation of a classic group; null if it never had members"),
+        Column("leader", pa.string(), "member id, of a classic group"),
+        Column("members", pa.int32(), "how many"),
+        Column("changed", TIMESTAMP_TYPE, "when state or assignment last changed; null where no record says"),
+        Column("member_list", _MEMBERS, "assigned: topic-partition, or the topic id where nothing names it", default=False),
+    ),
+)
+
+_COMMIT = (
+    Column("group_id", pa.string(), ""),
+    Column("topic", pa.string(), ""),
+    Column("partition", pa.int32(), ""),
+    Column("committed_offset", pa.int64(), "the next offset that the group would read"),
+    Column("leader_epoch", pa.int32(), "of the last record read; null if the client gave none"),
+    Column("metadata", pa.string(), "what the client stored with the offset"),
+    Column("commit_time", TIMESTAMP_TYPE, ""),
+)
+
+GROUP_OFFSETS = Table(
+    "group_offsets",
+    "partition of which a group has committed an offset",
+    f"{_OFFSETS}, and the ends of the logs; lag_ms also headers from the committed offset on",
+    (
+        *_COMMIT,
+        Column("log_start_offset", pa.int64(), "null if the partition is not on these disks"),
+        Column("log_end_offset", pa.int64(), "of the newest copy on these disks; null without one"),
+        Column("lag", pa.int64(), "offsets between the committed one and the end of the log"),
+        Column("lag_ms", pa.int64(), "from the first record not committed to the newest one, by their timestamps; 0 without lag"),
+        Column("topic_id", pa.string(), "from 4.2 on", default=False),
+        Column("expire_time", TIMESTAMP_TYPE, "of clients before 2.1 only", default=False),
+        Column("record_offset", pa.int64(), "of the commit's record in __consumer_offsets", default=False),
+    ),
+)
+
+OFFSET_COMMITS = Table(
+    "offset_commits",
+    "commit that is still in __consumer_offsets: the history of the groups, as far as compaction has left it",
+    _OFFSETS,
+    (
+        *_COMMIT,
+        Column("state", pa.string(), "committed, pending (in an open transaction), aborted, or deleted (a tombstone)"),
+        Column("producer_id", pa.int64(), "of the transaction; null without one"),
+        Column("record_offset", pa.int64(), "of its record in __consumer_offsets"),
+        Column("topic_id", pa.string(), "from 4.2 on", default=False),
+    ),
+)
+
+# Tables of a whole cluster; those of METADATA_TABLES can be read as they were at any offset of the metadata log.
+METADATA_TABLES = ("topics", "configs", "acls", "brokers", "quotas", "credentials", "features")
+GROUP_TABLES = ("groups", "group_offsets", "offset_commits")
+CLUSTER_TABLES = (*METADATA_TABLES, *GROUP_TABLES)
+
 TABLES: dict[str, Table] = {
-    table.name: table for table in (RECORDS, BATCHES, SEGMENTS, INDEX_ENTRIES, TRANSACTIONS, PRODUCERS, EPOCHS, FINDINGS)
+    table.name: table
+    for table in (
+        *(RECORDS, BATCHES, SEGMENTS, INDEX_ENTRIES, TRANSACTIONS, PRODUCERS, EPOCHS, FINDINGS),
+        *(TOPICS, CONFIGS, ACLS, BROKERS, QUOTAS, CREDENTIALS, FEATURES),
+        *(GROUPS, GROUP_OFFSETS, OFFSET_COMMITS),
+    )
 }
+
+# Tables of the logs themselves.
+LOG_TABLES = tuple(name for name in TABLES if name not in CLUSTER_TABLES)
 
 
 def find_table(name: str) -> Table:

@@ -197,9 +197,9 @@ def _shows(judge: Judge, sync: Sync, syncs: Sequence[Sync]) -> bool:
 
 
 def all_jobs() -> tuple[Job, ...]:
-    from . import repair_jobs, write_jobs
+    from . import cluster_jobs, repair_jobs, write_jobs
 
-    return (*repair_jobs.JOBS, *write_jobs.JOBS)
+    return (*repair_jobs.JOBS, *write_jobs.JOBS, *cluster_jobs.JOBS)
 
 
 def main(names: list[str]) -> int:

@@ -27,7 +27,7 @@ from kafkalog.format.snapshot import PRODUCERS, encode_snapshot
 from kafkalog.log.folders import find_partitions
 from kafkalog.log.report import ReadReport
 from kafkalog.tables.logs import Logs
-from kafkalog.tables.schemas import TABLES
+from kafkalog.tables.schemas import LOG_TABLES
 from tests.builders.memory_store import MemoryStore
 
 from .golden_set import BASE_OFFSET, FOLDER, framed, golden_segment, segment_path
@@ -168,7 +168,7 @@ def check_tables(name: str, step: int) -> Tally:
 
 def _read_all_tables(files: Mapping[str, bytes], case: str, tally: Tally) -> None:
     store = MemoryStore(files)
-    for table in TABLES:
+    for table in LOG_TABLES:
         for mode in ("strict", "skip"):
             tally.reads += 1
             report = ReadReport()

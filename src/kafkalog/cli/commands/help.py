@@ -77,6 +77,28 @@ class Command(click.Command):
         self.notes = notes
         self.terms = terms or {}
         self.examples = tuple(examples)
+        self.verbs: dict[str, click.Command] = {}
+
+    def add_verb(self, verb: click.Command) -> None:
+        """Add a command that runs where its name is the first argument: `kafkalog cluster rebuild PATH` besides `… cluster PATH`.
+
+        A path of that name is given as ./NAME.
+        """
+        self.verbs[str(verb.name)] = verb
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        verb = self.verbs.get(args[0]) if args else None
+        if verb is None:
+            return super().make_context(info_name, args, parent, **extra)
+        return verb.make_context(f"{info_name} {args[0]}", args[1:], parent, **extra)
+
+    def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_options(context, formatter)
+        if self.verbs:
+            with formatter.section("Commands"):
+                formatter.write_dl([(name, verb.get_short_help_str(limit=100)) for name, verb in self.verbs.items()])
 
     def format_epilog(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         write_notes(formatter, self.notes)
@@ -99,6 +121,13 @@ class Group(click.Group):
         self.headings[heading] = commands
         for command in commands:
             self.add_command(command)
+
+    def resolve_command(self, context: click.Context, arguments: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the arguments name; a name of two words, such as `cluster rebuild`, before one of the first word."""
+        both = " ".join(arguments[:2])
+        if both in self.commands:
+            return both, self.commands[both], arguments[2:]
+        return super().resolve_command(context, arguments)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         width = max(map(len, self.commands))

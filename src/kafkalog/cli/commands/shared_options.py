@@ -76,7 +76,7 @@ def requested(kind: type) -> Decorator:
     return decorate
 
 
-def _listed(context: click.Context, parameter: click.Parameter, value: tuple[Any, ...]) -> list[Any] | None:
+def listed(context: click.Context, parameter: click.Parameter, value: tuple[Any, ...]) -> list[Any] | None:
     """The values of an option that may be repeated, or None if it was not given."""
     return list(value) or None
 
@@ -95,7 +95,7 @@ topic_option = click.option(
     "--topic",
     "topics",
     multiple=True,
-    callback=_listed,
+    callback=listed,
     metavar="TOPIC",
     shell_complete=complete_topic,
     help="Only this topic; may be repeated.",
@@ -104,7 +104,7 @@ partition_option = click.option(
     "--partition",
     "partitions",
     multiple=True,
-    callback=_listed,
+    callback=listed,
     type=int,
     metavar="N",
     help="Only this partition; may be repeated.",
@@ -150,6 +150,12 @@ isolation_option = choice_option(
 )
 registry_prefix_option = click.option(
     "--registry-prefix", is_flag=True, help="With --decode json or avro: values start with a schema registry's five bytes."
+)
+at_option = click.option(
+    "--at",
+    type=Number(0),
+    metavar="OFFSET",
+    help="The cluster right after the record at this offset of its metadata log.  [default: the end of the log]",
 )
 level_option = click.option("--level", type=int, metavar="N", help="Compression level.  [default: Kafka's]")
 

@@ -7,11 +7,24 @@ from dataclasses import dataclass
 import click
 
 from .help import PATHS_TEXT, Command
-from .shared_options import ReadChoices, RowOptions, paths_argument, read_options, requested, row_options, topic_id_option
+from .shared_options import (
+    ReadChoices,
+    RowOptions,
+    at_option,
+    paths_argument,
+    read_options,
+    requested,
+    row_options,
+    topic_id_option,
+)
 from .values import parse_names, require_known
 
 # Written out here because the schemas need Arrow, which no help text should load; a test compares them.
-TABLES = ("records", "batches", "segments", "index_entries", "transactions", "producers", "epochs", "findings")
+TABLES = (
+    *("records", "batches", "segments", "index_entries", "transactions", "producers", "epochs", "findings"),
+    *("topics", "configs", "acls", "brokers", "quotas", "credentials", "features"),
+    *("groups", "group_offsets", "offset_commits"),
+)
 
 TERMS = {
     "Tables": {
@@ -23,6 +36,18 @@ TERMS = {
         "producers": "Producer state, from .snapshot files and replayed.",
         "epochs": "Leader epochs, from the checkpoint and from batches.",
         "findings": "The findings of `kafkalog verify`.",
+    },
+    "Tables of a whole cluster": {
+        "topics": "Topics and partitions with leaders, replicas and isr, from the newest metadata at PATH.",
+        "configs": "Settings that differ from the default; passwords are null.",
+        "acls": "Access control entries.",
+        "brokers": "Registered brokers.",
+        "quotas": "Client quotas.",
+        "credentials": "Users with SCRAM credentials, without the secrets.",
+        "features": "Feature levels.",
+        "groups": "Groups of consumers, from __consumer_offsets.",
+        "group_offsets": "Committed offsets, with the lag of each.",
+        "offset_commits": "Every commit that is still there, also aborted and pending ones.",
     },
     "Formats": {
         "text": "For people: aligned columns, shortened to the width of a terminal. Characters that are not printable are "
@@ -51,6 +76,7 @@ class TableRequest:
     paths: tuple[str, ...]
     topic_ids: list[str] | None
     columns: tuple[str, ...] | None
+    at: int | None
     choices: ReadChoices
     rows: RowOptions
 
@@ -61,7 +87,7 @@ def complete_table(context: click.Context, parameter: click.Parameter, incomplet
 
 @click.command(
     cls=Command,
-    help=f"Print any table of a log: batches, segments, indexes and more.\n\n{PATHS_TEXT}",
+    help=f"Print a table of a log: batches, segments, indexes and more.\n\n{PATHS_TEXT}",
     terms=TERMS,
     examples=EXAMPLES,
 )
@@ -69,6 +95,7 @@ def complete_table(context: click.Context, parameter: click.Parameter, incomplet
 @paths_argument
 @topic_id_option
 @click.option("--columns", callback=parse_names, metavar="A,B", help="Columns, in this order; docs/tables.md lists them.")
+@at_option
 @read_options
 @row_options
 @requested(TableRequest)

@@ -7,7 +7,7 @@ from contextlib import closing
 import kafkalog
 from kafkalog.errors import UsageError
 from kafkalog.log.report import ReadReport
-from kafkalog.tables.schemas import TABLES
+from kafkalog.tables.schemas import CLUSTER_TABLES, METADATA_TABLES, TABLES
 
 from ..commands.table import TableRequest
 from ..commands.values import require_known
@@ -28,9 +28,19 @@ def write_table(request: TableRequest) -> int:
     output = Output(rows, choices["on_damage"], skips_io_errors=request.name in RECORDS_AND_BATCHES)
     output.check()
     logs = kafkalog.open(request.paths, topic_ids=request.topic_ids)
-    partitions = logs.choose(choices["topics"], choices["partitions"])
+    # The topics of a cluster's table need not be on these disks.
+    is_cluster = request.name in CLUSTER_TABLES
+    partitions = [] if is_cluster else logs.choose(choices["topics"], choices["partitions"])
     report = ReadReport()
-    reader = logs.read(request.name, request.columns, **choices, text=rows.text, text_errors=rows.text_errors, report=report)
+    reader = logs.read(
+        request.name,
+        request.columns,
+        **choices,
+        text=rows.text,
+        text_errors=rows.text_errors,
+        at=request.at,
+        report=report,
+    )
     with closing(reader):
         schema = reader.schema
         return write_batches(
@@ -47,6 +57,8 @@ def _check(request: TableRequest) -> None:
     known = [column.name for column in kind.columns]
     for name in request.columns or ():
         require_known(f"column of {request.name}", name, known)
+    if request.at is not None and request.name not in METADATA_TABLES:
+        raise UsageError(f"--at has no meaning for {request.name}; it works on {', '.join(METADATA_TABLES)}")
     for names, tables in ((ONLY_RECORDS, ("records",)), (ONLY_RECORDS_AND_BATCHES, RECORDS_AND_BATCHES)):
         for name in names:
             if request.choices.get(name) not in NOT_GIVEN and request.name not in tables:

@@ -1,7 +1,7 @@
 """`kafkalog.report`: what is on a disk, as one HTML file that needs nothing else.
 
 The page is a list of sections, each a module with a function that makes it or returns None where it has nothing to show. What a
-later version learns about (lake tables, schemas, buckets, cluster metadata, groups and their lag) becomes a module in this list.
+later version learns about (lake tables, schemas, buckets) becomes a module in this list.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kafkalog.tables.logs import Logs
 from kafkalog.tasks.overview import TOP, OverviewChoices, Path, Progress, overview
 from kafkalog.tasks.overview.result import Overview
 
-from . import disk, epochs, findings, formats, made, records, savings, summary, times, transactions
+from . import cluster, disk, epochs, findings, formats, groups, made, records, savings, summary, times, transactions
 from .document import document
 from .section import Section
 
@@ -41,6 +41,8 @@ SECTIONS: tuple[Callable[[Overview], Section | None], ...] = (
     transactions.section,
     transactions.producers,
     epochs.section,
+    cluster.section,
+    groups.section,
     savings.section,
     made.section,
 )

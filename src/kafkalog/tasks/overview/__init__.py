@@ -8,10 +8,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from kafkalog.errors import Limits, UsageError
+from kafkalog.clusters.metadata import metadata_copies
+from kafkalog.clusters.places import Disks, cluster_id_of, directories_of
+from kafkalog.errors import KafkaLogError, Limits, UsageError
 from kafkalog.log.checks.finding import Finding
 from kafkalog.log.checks.run import check_directory, check_partitions
 from kafkalog.log.partition import Partition
@@ -20,6 +23,8 @@ from kafkalog.log.report import ReadReport
 from kafkalog.tables.choices import Names, Numbers, several_names, several_numbers
 from kafkalog.tables.logs import Logs, SeveralLogs, open_logs
 from kafkalog.tasks.broker_start import find_verdict
+from kafkalog.tasks.cluster import Cluster, cluster_of
+from kafkalog.tasks.groups import Groups, groups_of
 from kafkalog.tasks.profile import ProfileRun, check_choices, disk_use, profile_result
 from kafkalog.tasks.profile.record_counts import COLUMNS
 from kafkalog.tasks.profile.retention import DEFAULT_RETENTION_MS, FutureTimestamps
@@ -131,7 +136,23 @@ class OverviewPlan:
         paths = tuple(one.path for one in self.each)
         checked = None if self.choices.quick else self._findings(counted)
         verdicts = () if checked is None else self._verdicts(checked)
-        return replace(counted.observed.result(paths, self.chosen, profile, checked, self._deleted()), verdicts=verdicts)
+        cluster, groups = self._of_the_cluster(paths)
+        found = counted.observed.result(paths, self.chosen, profile, checked, self._deleted())
+        return replace(found, verdicts=verdicts, cluster=cluster, groups=groups)
+
+    def _of_the_cluster(self, paths: tuple[str, ...]) -> tuple[Cluster | None, Groups | None]:
+        """What the metadata and the committed offsets say; None where they are not here, or of two clusters."""
+        if self.choices.quick or self.topics is not None or self.numbers is not None:
+            return None, None
+        disks = Disks(paths, tuple(directories_of(self.chosen)))
+        cluster, groups = None, None
+        with suppress(KafkaLogError):
+            if metadata_copies(self.chosen):
+                cluster = cluster_of(disks, limits=self.choices.limits)
+        with suppress(KafkaLogError):
+            cluster_id_of(disks.directories)
+            groups = groups_of(paths, self.chosen, limits=self.choices.limits)
+        return cluster, groups
 
     def _verdicts(self, checked: Findings) -> tuple[Verdict, ...]:
         """What a broker will do that starts on each of the paths."""

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 from kafkalog.format.quantities import plural, repr_text, size_text
 from kafkalog.log.transactions import Transaction
+from kafkalog.tasks.cluster import Cluster
+from kafkalog.tasks.groups import Groups
 from kafkalog.tasks.profile.result import Count, Profile
 from kafkalog.tasks.verdict import Verdict
 from kafkalog.tasks.verify import Findings
@@ -172,6 +174,8 @@ class Overview:
     value_sizes: Sizes
     deleted: tuple[Deleted, ...]
     verdicts: tuple[Verdict, ...] = ()  # of each path that a broker could start on
+    cluster: Cluster | None = None  # where the metadata of one cluster are here, and everything is asked for
+    groups: Groups | None = None  # the same of committed offsets
 
     def __repr__(self) -> str:
         where = (plural(len(self.topics), "topic"), plural(len(self.partitions), "partition"), size_text(self.size))
