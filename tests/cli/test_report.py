@@ -148,6 +148,19 @@ def test_the_data_for_the_script_is_json_that_ends_no_element(run: Run, tmp_path
     assert json.loads(found[1])[0][0] == HOSTILE_FOLDER
 
 
+def test_no_compaction_is_advised_for_a_topic_with_records_without_a_key(run: Run, tmp_path: Path) -> None:
+    """It would delete them."""
+    for topic, rest in (("users", b"k"), ("events", None)):
+        keys = [*[b"k"] * 50, rest]
+        records = [Record(offset, FIRST_TIME + offset, key, b"value " * 20) for offset, key in enumerate(keys)]
+        write_segment(tmp_path / "logs" / f"{topic}-0", 0, encode_batch(records))
+    run("report", tmp_path / "logs", "--now", NOW, "-o", tmp_path / "page.html")
+    text = re.sub("<[^>]*>", "", (tmp_path / "page.html").read_text())
+    assert "--topic users --out compacted" in text
+    assert "--topic events --out compacted" not in text
+    assert "It deletes records without a key, too" in text
+
+
 def test_exit_codes_are_those_of_a_read(run: Run, logs: Path, tmp_path: Path) -> None:
     target = tmp_path / "report.html"
     ended = run("report", logs, "-o", target)

@@ -122,7 +122,7 @@ quiet_option = click.option(
 now_option = click.option(
     "--now", callback=parse_time, metavar="TIME", help="Use this as the current time.  [default: the machine's clock]"
 )
-yes_option = click.option("--yes", is_flag=True, help="With --in-place: delete records without asking.")
+yes_option = click.option("--yes", is_flag=True, help="Delete records without asking.")
 config_option = click.option(
     "--config",
     multiple=True,

@@ -31,7 +31,8 @@ def _words(overview: Overview) -> Markup:
     if compaction is not None:
         lines.append(
             f"Compaction would drop {_about(compaction.duplicate_bytes)} of records with a later one of the same key, and with "
-            f"time {_about(compaction.tombstone_bytes)} of tombstones; {size_text(compaction.unkeyed_bytes)} have no key."
+            f"time {_about(compaction.tombstone_bytes)} of tombstones. {size_text(compaction.unkeyed_bytes)} have no key, which "
+            "compaction deletes: it is for topics in which every record has a key."
         )
     return joined(element("p", line) for line in lines)
 
@@ -64,7 +65,7 @@ def _by_topic(overview: Overview) -> Markup:
                 size(count.bytes),
                 *_saving(saved, count.bytes),
                 *_saving(dropped, count.bytes),
-                _next(overview, topic, count.bytes, saved or 0, dropped or 0),
+                _next(overview, topic, count.bytes, saved or 0, 0 if compaction and compaction.unkeyed_records else dropped or 0),
             ]
         )
     more = more_rows(len(rows), len(profile.topics), command("kafkalog", "profile", *overview.paths[:1]))

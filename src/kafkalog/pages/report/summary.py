@@ -175,7 +175,10 @@ def _savings(overview: Overview) -> Iterator[Hint]:
         duplicates = size_text(compaction.duplicate_bytes.value)
         text = f"About {duplicates} are records with a later one of the same key, which compaction drops."
         dropped = {topic: found.duplicate_bytes.value for topic, found in profile.compaction_by_topic.items()}
-        yield Hint(INFO, text, _for_largest(dropped, "compact", overview, "--out", "compacted"))
+        with_keys = {topic: size for topic, size in dropped.items() if not profile.compaction_by_topic[topic].unkeyed_records}
+        if len(with_keys) < len(dropped):
+            text += " It deletes records without a key, too: topics that have any are not among these commands."
+        yield Hint(INFO, text, _for_largest(with_keys, "compact", overview, "--out", "compacted"))
 
 
 def _for_largest(saved: dict[str, int], verb: str, overview: Overview, *options: str) -> tuple[str, ...]:
