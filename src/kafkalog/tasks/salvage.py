@@ -29,7 +29,19 @@ from kafkalog.storage.store import ByteSource
 from kafkalog.storage.unfinished import name_beside
 from kafkalog.tables.choices import Names, Numbers
 
-from .output import COPY_BYTES, MAX_LOG_BYTES, Comparison, Nowhere, Output, Progress, folder_name, output_folder, staged_copy
+from .output import (
+    COPY_BYTES,
+    MAX_LOG_BYTES,
+    Comparison,
+    Nowhere,
+    Output,
+    Progress,
+    folder_name,
+    output_folder,
+    raft_files,
+    staged_copy,
+    stored_bytes,
+)
 from .partitions import (
     OnFailure,
     PathLike,
@@ -237,8 +249,23 @@ class _Salvage:
         metadata = next((content for replica in self.replicas if (content := read_metadata(replica)) is not None), None)
         for name, content in {**builder.finish(), **({names.PARTITION_METADATA: metadata} if metadata else {})}.items():
             output.write(name, [content])
+        self._keep_raft_files(output)
         self.result.end_offset = builder.end_offset
         return self.result
+
+    def _keep_raft_files(self, output: Output) -> None:
+        """Copy KRaft's snapshots, of whichever replica has them, and its vote, unless several replicas voted."""
+        found = {os.path.basename(stored.path): (each, stored) for each in self.replicas for stored in raft_files(each)}
+        for name, (replica, stored) in sorted(found.items()):
+            if name == names.QUORUM_STATE and len(self.replicas) > 1:
+                continue
+            try:
+                for _ in stored_bytes(replica, stored):
+                    """Read once before anything is written: what cannot be read whole is not copied."""
+            except StorageError as error:
+                self.result.report.leave_unread(error)
+                continue
+            output.write(name, stored_bytes(replica, stored))
 
     def _salvage_segment(self, segment: Segment, log: SalvagedLog, builder: SideFileBuilder, output: Output) -> None:
         new = _NewSegment(builder, segment.base_offset)
