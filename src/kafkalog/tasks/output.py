@@ -51,11 +51,11 @@ class Comparison:
         if not self.differs:
             self.differs = not holds(self.fs, os.path.join(self.folder, name), parts)
 
-    def require_same(self) -> None:
+    def require_same(self, hint: str = "") -> None:
         with writing(self.folder, "cannot be compared"):
             same = not self.differs and self.seen == set(self.fs.list(self.folder))
         if not same:
-            raise UsageError(f"{self.folder}: exists already with other content; choose another --out, or move it away")
+            raise UsageError(f"{self.folder}: exists already with other content{hint}; choose another --out, or move it away")
 
 
 def output_folder(out: PathLike) -> str:

@@ -26,7 +26,7 @@ from kafkalog.segment.build import MAX_RELATIVE_OFFSET
 from kafkalog.storage.fs import Fs, LocalFs
 from kafkalog.storage.publish import publish_files
 from kafkalog.storage.store import ByteSource
-from kafkalog.storage.unfinished import name_beside
+from kafkalog.storage.unfinished import name_beside, path_beside
 from kafkalog.tables.choices import Names, Numbers
 
 from .output import (
@@ -117,6 +117,11 @@ class SalvageResult:
     def name(self) -> str:
         return f"{self.topic}-{self.partition}" if self.partition >= 0 else self.topic
 
+    @property
+    def is_damaged(self) -> bool:
+        """Whether the new partition lacks, or has from another replica, anything of the first source."""
+        return bool(self.report.dropped or self.report.unread or self.lost or self.filled)
+
     def events(self) -> Iterator[dict[str, Any]]:
         """The journal, line by line."""
         yield {"event": "salvage", "topic": self.topic, "partition": self.partition, "sources": self.sources}
@@ -203,9 +208,18 @@ def salvage_partition(
         return work.write(fs)
     comparison = Comparison(fs, folder)
     result = work.run(comparison)
-    comparison.require_same()
+    comparison.require_same(_hint_at_partial(fs, folder))
     result.state = "already there"
     return result
+
+
+def _hint_at_partial(fs: Fs, folder: str) -> str:
+    """Of a folder that an earlier run made without what it could not read; empty for any other."""
+    journal = path_beside(folder, ".salvage.jsonl")
+    if fs.kind(journal) != "file":
+        return ""
+    has_unread = any(b'"event": "unread"' in line for line in fs.read(journal, 0, COPY_BYTES).splitlines())
+    return " (an earlier run could not read all of the source)" if has_unread else ""
 
 
 def _refuse_own_folder(replicas: Sequence[Partition], folder: str) -> None:
@@ -413,6 +427,8 @@ def describe(result: SalvageResult) -> list[str]:
     for tail in result.report.tails:
         lines.append(f"  tail of {tail.length} bytes left out (not damage: not yet written, or cut short): {tail.message}")
     lines += [f"  not read: {message}" for message in result.report.unread]
+    if result.report.unread:
+        lines.append("  so it is not whole: do not put it in the place of the original")
     for filled in result.filled:
         offsets = f"{filled.first_offset} to {filled.last_offset}"
         lines.append(f"  filled offsets {offsets} from byte {filled.position} of {filled.file}")
