@@ -74,7 +74,8 @@ def _verdicts(overview: Overview) -> Child:
 
 
 def _severity(found: Verdict) -> str:
-    return ERROR if found.starts is False else WARNING if found.starts is None or found.partitions else INFO
+    is_unknown = found.starts is None and not found.is_running
+    return ERROR if found.starts is False or is_unknown else WARNING if found.is_running or found.partitions else INFO
 
 
 def _verdict(found: Verdict, *, several: bool) -> list[Child]:
