@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from kafkalog.format.batch import MAX_MAGIC
 from kafkalog.format.quantities import disk_text, moment_text, plural, size_text
+from kafkalog.format.shell import path_word
 from kafkalog.tasks.listing import Listing, PartitionListing, TopicListing
 from kafkalog.tasks.partition_summary import FormatShare
 
@@ -47,6 +48,8 @@ class ListingPage:
         yield ""
         yield self._total()
         yield self._on_disk()
+        if self.deep:
+            yield f"checksums are not checked here, but by: kafkalog verify {printable(path_word(self.listing.path))}"
         if self.formats:
             yield self._verdict()
         yield from self._section("leftovers", self._leftovers())
@@ -96,13 +99,18 @@ class ListingPage:
             **counts,
             "from": self._time(row.first_timestamp_ms),
             "to": self._time(row.last_timestamp_ms),
-            "formats": ",".join(f"v{magic}" for magic in row.magics) or UNKNOWN,
+            "formats": self._formats(row.magics) or UNKNOWN,
             "codecs": ",".join(row.codecs) or UNKNOWN,
             "ratio": _ratio(row),
             "epoch": str(row.leader_epochs[-1]) if row.leader_epochs else UNKNOWN,
             "left": str(len(row.leftovers)),
             "problems": str(len(row.problems)),
         }
+
+    def _formats(self, magics: Sequence[int]) -> str:
+        """The formats that were seen; between v0 and v2 there may be v1, which only reading all headers would show."""
+        is_open = not self.deep and tuple(magics) == (0, 2)
+        return ("…" if is_open else ",").join(f"v{magic}" for magic in magics)
 
     def _time(self, milliseconds: int | None) -> str:
         return UNKNOWN if milliseconds is None else moment_text(milliseconds, self.time_format)
