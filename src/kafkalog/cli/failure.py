@@ -30,6 +30,7 @@ from kafkalog.format.shell import path_word
 
 from .hints import folder_hints, path_hints
 from .render.escape import printable, printable_lines
+from .signals import Terminated
 
 if TYPE_CHECKING:
     from kafkalog.log.partition import Partition
@@ -52,10 +53,6 @@ EXIT_CODES = {
 
 SHOW_TRACEBACK = "KAFKALOG_TRACEBACK"
 FAILURES_NAMED = 12
-
-
-class Terminated(KeyboardInterrupt):
-    """SIGTERM: ends a command as Ctrl-C does, so that unfinished work is undone."""
 
 
 # The Spark layer gives errors a code, because only that comes out of a task.

@@ -12,8 +12,8 @@ Without --deep, only the first entry of each segment and the last of each partit
 from these entries (v0…v2: there may be v1 between them). "problems" are what is seen on the way; only verify checks checksums.
 "size" is the size of the .log files; "on disk" counts the disk blocks of all files, including indexes and leftovers (less than
 their size if they are sparse, as preallocated files are). "ratio" is the uncompressed size divided by the stored size: ~ marks an
-estimate from up to 16 samples per partition; --deep decompresses everything for the exact ratio. Leftovers are .deleted, .cleaned,
-.swap and .tmp files, and -delete, -future and -stray folders.
+estimate from up to 16 samples per partition; --deep decompresses everything for the exact ratio. Leftovers are .deleted,
+.cleaned, .swap and .tmp files, and -delete, -future and -stray folders.
 """
 EXAMPLES = (
     "kafkalog ls /var/lib/kafka/data",
