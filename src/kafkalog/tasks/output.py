@@ -59,11 +59,15 @@ class Comparison:
 
 
 def output_folder(out: PathLike) -> str:
-    """`out` as an absolute path; UsageError for a broker's log directory: it would not start with what a crash leaves there."""
+    """`out` as an absolute path; UsageError in a broker's log directory, where a broker takes every folder for a partition."""
     folder = os.path.abspath(local_path(out))
-    if os.path.exists(os.path.join(folder, names.META_PROPERTIES)):
-        raise UsageError(f"--out {folder}: the log directory of a broker; write elsewhere, and move the complete partition there")
-    return folder
+    above = folder
+    while True:
+        if os.path.exists(os.path.join(above, names.META_PROPERTIES)):
+            where = "the log directory of a broker" if above == folder else f"inside of {above}, the log directory of a broker"
+            raise UsageError(f"--out {folder}: {where}; write elsewhere, and move the complete partition there")
+        if above == (above := os.path.dirname(above)):
+            return folder
 
 
 def staged_copy(fs: Fs, folder: str, partition: Partition) -> StagedFolder:
