@@ -8,7 +8,7 @@ from kafkalog.pages.tables import Cell, Column, code, number, share, size, table
 from kafkalog.tasks.overview.result import Overview
 from kafkalog.tasks.profile.result import Estimate
 
-from .section import MINUTE, Section, command, more_rows, time_text, topic_command
+from .section import MINUTE, Section, command, damaged_topics, more_rows, time_text, topic_command
 
 MOST_ROWS = 100
 WORTH_A_COMMAND = 0.05  # of a topic's bytes
@@ -79,8 +79,8 @@ def _saving(saved: int | None, whole: int) -> list[Cell | Child]:
 
 
 def _next(overview: Overview, topic: str, whole: int, saved: int, dropped: int) -> Child:
-    """The command for the larger of the two savings, if it is worth one."""
-    if max(saved, dropped) < WORTH_A_COMMAND * whole:
+    """The command for the larger of the two savings, if it is worth one and the topic can be rewritten."""
+    if max(saved, dropped) < WORTH_A_COMMAND * whole or topic in damaged_topics(overview):
         return None
     if dropped > saved:
         return code(topic_command("compact", overview, topic, "--out", "compacted"))
