@@ -194,6 +194,13 @@ def test_of_a_log_that_cannot_be_opened_salvage_leaves_no_empty_partition(
     assert "orders-0: written" in run("salvage", data, "--topic", "orders", "--out", tmp_path / "out").text
 
 
+def test_where_every_partition_failed_no_others_are_said_to_be_done(run: Run, tmp_path: Path) -> None:
+    for name in ("orders-0", "users-0"):
+        write_segment(tmp_path / name, 0, damaged(made_batch(0)), made_batch(10))
+    ended = run("convert", tmp_path, "--codec", "gzip", "--out", tmp_path / "out")
+    assert (ended.code, "2 partitions failed: orders-0, users-0" in ended.errors) == (1, True)
+
+
 def test_salvage_takes_the_other_replica_of_one_that_cannot_be_read(
     run: Run, data: Path, unreadable: Path, tmp_path: Path
 ) -> None:

@@ -416,12 +416,10 @@ def journal_files(result: SalvageResult) -> dict[str, list[bytes]]:
 
 def describe(result: SalvageResult) -> list[str]:
     """The result for people, most important first; every line but the first is indented."""
-    records = "" if result.kept_records is None else f", {result.kept_records} records"
+    records = "" if result.kept_records is None else f", {plural(result.kept_records, 'record')}"
     offsets = "" if result.first_offset is None else f", offsets {result.first_offset} to {result.end_offset - 1}"
-    lines = [
-        f"{result.name}",
-        f"  kept {result.kept_batches} batches{records}, {result.kept_bytes} bytes in {result.segment_count} segments{offsets}",
-    ]
+    batches, segments = plural(result.kept_batches, "batch", "batches"), plural(result.segment_count, "segment")
+    lines = [f"{result.name}", f"  kept {batches}{records}, {result.kept_bytes} bytes in {segments}{offsets}"]
     for dropped in result.report.dropped:
         lines.append(f"  dropped {dropped.length} bytes: {dropped.message}")
     for tail in result.report.tails:

@@ -37,7 +37,7 @@ EXAMPLES = (
     help="Read everything: count batches and records, exact ratio, all times, formats and codecs. Checks no checksums.",
 )
 @click.option("--formats", is_flag=True, help="Bytes and records in v0, v1 and v2: what is left to convert. Reads all headers.")
-@json_option("One JSON object by partition, with every leftover and problem,")
+@json_option("One JSON object, with every partition, leftover and problem,")
 @quiet_option
 def ls(path: str, by: str, topics: list[str] | None, deep: bool, formats: bool, as_json: bool, quiet: bool) -> int:
     from ..run.ls import show_listing

@@ -25,6 +25,7 @@ OPTIONAL = (
 NARROWEST_NAME = 20  # a longer name is shortened to this before a column is omitted
 TEXT_COLUMNS = ("topic", "state", "formats", "codecs")
 LINES_SHOWN = 20
+TOPICS_NAMED = 8
 WIDE = 130  # from here on times have hours and minutes
 
 Row = TopicListing | PartitionListing
@@ -53,7 +54,7 @@ class ListingPage:
         if self.formats:
             yield self._verdict()
         yield from self._section("leftovers", self._leftovers())
-        tails = [f"{_folder(found)}: {found.tail_bytes} bytes" for found in self.listing.partitions if found.tail_bytes]
+        tails = [f"{_folder(found)}: {size_text(found.tail_bytes)}" for found in self.listing.partitions if found.tail_bytes]
         yield from self._section("incomplete entries at the end: still being written, or cut short", tails)
         problems = [problem for found in self.listing.partitions for problem in found.problems]
         yield from self._section("problems", problems, RED)
@@ -135,7 +136,10 @@ class ListingPage:
         share = sum((topic.formats.get(magic, FormatShare()) for topic in old for magic in (0, 1)), FormatShare())
         records = "an unknown number of" if share.records is None else str(share.records)
         stored = f"{size_text(share.bytes)} in {records} records"
-        return f"{plural(len(old), 'topic')} with v0 or v1: {stored}, which Kafka 4 reads but cannot write"
+        line = f"{plural(len(old), 'topic')} with v0 or v1: {stored}, which Kafka 4 reads but cannot write"
+        topics = " ".join(f"--topic {path_word(topic.topic)}" for topic in old[:TOPICS_NAMED])
+        path = path_word(self.listing.path)
+        return f"{line}\nto convert them: kafkalog convert {printable(path)} {printable(topics)} --out converted"
 
     def _leftovers(self) -> list[str]:
         folders = [f"{_folder(found)} ({size_text(found.size)})" for found in self.listing.partitions if found.state]

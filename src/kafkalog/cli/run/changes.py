@@ -99,7 +99,7 @@ class Change:
                 self._note(DAMAGE if isinstance(result, MaintenanceResult) and _was_cut(result) else CLEAN)
         if results and not self.options.as_json:
             self._say_total(results)
-        self._note(self.failures.finish())
+        self._note(self.failures.finish(len(results)))
         return self.code
 
     def _say_total(self, results: list[Any]) -> None:
