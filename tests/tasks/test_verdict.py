@@ -324,6 +324,16 @@ def test_a_file_that_may_not_be_read_makes_the_verdict_unknown_in_a_few_words(
     assert "writ" not in verdict.text
 
 
+@pytest.mark.parametrize("has_snapshot", [False, True])
+def test_a_metadata_log_without_beginning_and_snapshot_is_a_doubt(logs: Path, has_snapshot: bool) -> None:
+    folder = logs / "__cluster_metadata-0"
+    write_segment(folder, 20, made_batch(20))
+    if has_snapshot:
+        (folder / f"{20:020}-{1:010}.checkpoint").write_bytes(made_batch(0))
+    doubt = "not known whether the broker will start: __cluster_metadata-0 begins at offset 20 and has no snapshot"
+    assert (doubt in verdict_on(logs).text) == (not has_snapshot)
+
+
 def test_a_partition_that_changes_meanwhile_is_unknown(logs: Path) -> None:
     (logs / names.CLEAN_SHUTDOWN).unlink()
     log = logs / "orders-0" / names.segment_file_name(40)

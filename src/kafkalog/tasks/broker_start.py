@@ -58,7 +58,7 @@ def find_verdict(path: str, partitions: Sequence[Partition], findings: Sequence[
         verdict = replace(verdict, starts=None)
     else:
         loaded = _load(fs, local, findings)
-        obstacles = tuple(_obstacles(fs, root, findings)) if whole else ()
+        obstacles = (*_obstacles(fs, root, findings), *_missing_snapshots(local)) if whole else ()
         verdict = replace(verdict, starts=_starts(loaded, obstacles), obstacles=obstacles, partitions=loaded)
     return replace(verdict, text=describe(verdict), next_steps=tuple(next_steps(verdict, findings)))
 
@@ -204,6 +204,15 @@ def _obstacles(fs: Fs, root: str, findings: Iterable[Finding]) -> Iterator[Obsta
             yield Obstacle(finding.file, "is damaged, and KRaft may need it", is_sure=False)
     if is_log_directory(fs, root):
         yield from _unreadable_checkpoints(fs, root)
+
+
+def _missing_snapshots(partitions: Iterable[Partition]) -> Iterator[Obstacle]:
+    """A metadata log whose beginning was deleted: KRaft loads a snapshot first, and there is none."""
+    for partition in partitions:
+        has_snapshot = any(stored.kind == "checkpoint" and not stored.suffix for stored in partition.files)
+        if partition.topic == METADATA_TOPIC and partition.start_offset > 0 and not has_snapshot and not partition.problems:
+            why = f"begins at offset {partition.start_offset} and has no snapshot (.checkpoint) of what was before"
+            yield Obstacle(partition.folder, why, is_sure=False)
 
 
 def _is_kraft_doubt(finding: Finding, name: str) -> bool:
