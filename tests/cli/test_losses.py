@@ -194,6 +194,18 @@ def test_of_a_log_that_cannot_be_opened_salvage_leaves_no_empty_partition(
     assert "orders-0: written" in run("salvage", data, "--topic", "orders", "--out", tmp_path / "out").text
 
 
+@pytest.mark.parametrize("command", [("compact",), ("convert",), ("reindex",), ("salvage",), ("truncate", "--to-offset", 5)])
+def test_a_folder_inside_a_log_directory_is_refused_once_and_also_in_a_dry_run(
+    run: Run, data: Path, command: tuple[object, ...]
+) -> None:
+    (data / "meta.properties").touch()
+    name, *options = command
+    for rest in ((), ("--dry-run",)):
+        ended = run(name, data, *options, "--out", data / "rescued", *rest)
+        assert (ended.code, ended.errors.count("inside of"), ended.text) == (2, 1, "")
+    assert not (data / "rescued").exists()
+
+
 def test_where_every_partition_failed_no_others_are_said_to_be_done(run: Run, tmp_path: Path) -> None:
     for name in ("orders-0", "users-0"):
         write_segment(tmp_path / name, 0, damaged(made_batch(0)), made_batch(10))

@@ -183,6 +183,8 @@ class ChangeRequest:
 
 def partitions_for(path: PathLike, request: ChangeRequest) -> list[Partition]:
     """The partitions at `path` that were asked for; in place, after completing or undoing what a crash interrupted."""
+    if request.out is not None:
+        output_folder(request.out)  # refused once, not for each partition
     if request.in_place and not request.dry_run:
         asked = asked_partitions(path, request.topics, request.partitions)
         for _ in each_partition(asked, lambda partition: _settle(partition, request), request.on_failure):
