@@ -205,7 +205,9 @@ class UsageError(KafkaLogError, ValueError):
 
 
 class StorageError(KafkaLogError, OSError):
-    """The bytes could not be read."""
+    """The bytes could not be read, or (`is_of_output`) written."""
+
+    is_of_output = False
 
     def __init__(self, message: str, *, file: str | None = None) -> None:
         super().__init__(path_text(message))

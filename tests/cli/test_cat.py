@@ -387,6 +387,10 @@ def test_parquet_has_text_columns_on_request_and_says_what_was_written(
     done = run(*command, tmp_path, *options, "--stop-offset", 2)
     assert (done.code, done.errors) == (0, f"kafkalog: wrote 2 rows, {size_text(file.stat().st_size)}, to {file}\n")
     assert duckdb.sql(f"SELECT key, json_extract(value, '$.id') FROM '{file}'").fetchall() == [("k", "7"), ("k", None)]
+    as_bytes = run(*command, tmp_path, *options[:-2])
+    assert as_bytes.errors.endswith("; key and value are bytes: --text key,value makes them text\n")
+    into_folder = run(*command, tmp_path, "--output", tmp_path)
+    assert (into_folder.code, "--on-damage skip" in into_folder.errors) == (4, False), "it is not the log that is unreadable"
     replaced = run(*command, tmp_path, *options, "--text-errors", "replace")
     assert "1 text had bytes that are not UTF-8: U+FFFD is in their place" in replaced.errors
     assert "works on arrow and parquet" in run(*command, tmp_path, "--text", "value").errors

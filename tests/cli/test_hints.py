@@ -50,6 +50,14 @@ def test_logs_one_folder_further_down_are_found(run: Run, tmp_path: Path) -> Non
     assert words == ["kafkalog", "cat", f"{tmp_path}/disk 1", "--tail", "1"]
 
 
+def test_a_folder_of_files_with_a_dash_and_a_number_is_not_taken_for_logs(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "bin" / "polkit-1").mkdir(parents=True)
+    (tmp_path / "bin" / "g++-12").touch()
+    (tmp_path / "bin" / "X11").symlink_to(tmp_path / "bin")
+    for path in (tmp_path, tmp_path / "bin" / "polkit-1"):
+        assert "There are logs" not in run("ls", path).errors
+
+
 def test_a_folder_without_logs_says_how_to_find_some(run: Run, tmp_path: Path) -> None:
     errors = run("ls", tmp_path).errors
     command = told(errors, "Give a log directory (log.dirs), a partition folder, or a segment file. To find one: ")

@@ -11,9 +11,14 @@ from pathlib import Path
 import pytest
 
 from kafkalog.format.names import segment_file_name
+from kafkalog.format.reference import Record, encode_batch
+from kafkalog.log.folders import find_partitions
 from kafkalog.storage.failures import read_error
 from kafkalog.storage.local import LocalFile, LocalStore
-from tests.builders.small_logs import made_batch, read_offsets, write_segment
+from kafkalog.tasks.compact import Compaction
+from kafkalog.tasks.maintenance import ChangeRequest, MaintenanceResult, maintain_partition
+from tests.builders.memory_store import MemoryStore
+from tests.builders.small_logs import FIRST_TIME, made_batch, read_offsets, write_segment
 from tests.tasks.test_salvage import damaged, tree
 
 from .runner import Run, run_on_terminal
@@ -189,6 +194,25 @@ def test_of_a_log_that_cannot_be_opened_salvage_leaves_no_empty_partition(
     assert "orders-0: written" in run("salvage", data, "--topic", "orders", "--out", tmp_path / "out").text
 
 
+@pytest.mark.parametrize("command", [("compact",), ("convert",), ("reindex",), ("salvage",), ("truncate", "--to-offset", 5)])
+def test_a_folder_inside_a_log_directory_is_refused_once_and_also_in_a_dry_run(
+    run: Run, data: Path, command: tuple[object, ...]
+) -> None:
+    (data / "meta.properties").touch()
+    name, *options = command
+    for rest in ((), ("--dry-run",)):
+        ended = run(name, data, *options, "--out", data / "rescued", *rest)
+        assert (ended.code, ended.errors.count("inside of"), ended.text) == (2, 1, "")
+    assert not (data / "rescued").exists()
+
+
+def test_where_every_partition_failed_no_others_are_said_to_be_done(run: Run, tmp_path: Path) -> None:
+    for name in ("orders-0", "users-0"):
+        write_segment(tmp_path / name, 0, damaged(made_batch(0)), made_batch(10))
+    ended = run("convert", tmp_path, "--codec", "gzip", "--out", tmp_path / "out")
+    assert (ended.code, "2 partitions failed: orders-0, users-0" in ended.errors) == (1, True)
+
+
 def test_salvage_takes_the_other_replica_of_one_that_cannot_be_read(
     run: Run, data: Path, unreadable: Path, tmp_path: Path
 ) -> None:
@@ -352,6 +376,48 @@ def test_compact_does_not_silently_delete_records_without_a_key(run: Run, tmp_pa
     assert tree(folder) == before
     done = run(*compaction, "--yes")
     assert (done.code, "0 of 20 records kept" in done.text) == (0, True)
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> Path:
+    """A partition of which half the records have no key."""
+    keys = [b"a", None, b"a", None, b"b", None]
+    records = [Record(offset, FIRST_TIME + offset, key, b"%d" % offset) for offset, key in enumerate(keys)]
+    write_segment(tmp_path / "data" / "events-0", 0, encode_batch(records))
+    return tmp_path / "data" / "events-0"
+
+
+def test_a_compacted_copy_does_not_silently_lack_records_without_a_key(run: Run, mixed: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    compaction = ("compact", mixed, "--out", out, "--roll")
+    loss = "3 records without a key, the first at offset 1: the topic is not a compacted one"
+    assert f"  deletes {loss}" in run(*compaction, "--dry-run").text
+    refused = run(*compaction)
+    assert (refused.code, f"would delete {loss}; add --yes" in refused.errors, out.exists()) == (2, True, False)
+    answered = run_on_terminal(*compaction, answers=[(b"in the copy? [y/N]: ", b"n\n")])
+    assert (answered.code, out.exists()) == (2, False)
+    done = run(*compaction, "--yes")
+    assert (done.code, "2 of 6 records kept" in done.text, f"  deleted {loss}" in done.text) == (0, True, True)
+    again = run(*compaction, "--json")
+    assert (again.code, json.loads(again.text)["state"], json.loads(again.text)["loss"]["without_key"]) == (0, "already there", 3)
+
+
+def test_a_compacted_copy_from_elsewhere_does_not_silently_lack_records_without_a_key(mixed: Path, tmp_path: Path) -> None:
+    """There is no plan of it; the loss is counted before the copy appears."""
+    store = MemoryStore({f"events-0/{path.name}": path.read_bytes() for path in mixed.iterdir()})
+    (partition,) = find_partitions(store, "events-0")
+    asked: list[MaintenanceResult] = []
+
+    def refuse(result: MaintenanceResult) -> bool:
+        asked.append(result)
+        return False
+
+    for may_lose, state in ((refuse, "not written"), (lambda result: True, "written")):
+        request = ChangeRequest(tmp_path / "out", now_ms=FIRST_TIME, may_lose=may_lose)
+        result = maintain_partition(partition, Compaction(roll=True), request, {"cleanup.policy": "compact"})
+        assert (result.state, result.loss and result.loss.without_key) == (state, 3)
+        assert (tmp_path / "out" / "events-0").exists() == (state == "written")
+    assert len(asked) == 1
 
 
 def test_a_loss_has_no_more_records_than_offsets(run: Run, data: Path) -> None:

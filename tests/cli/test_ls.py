@@ -12,6 +12,8 @@ import pyarrow as pa
 import pytest
 
 import kafkalog
+from kafkalog.format.reference import Record, encode_batch, encode_message
+from tests.builders.small_logs import FIRST_TIME, made_batch, write_segment
 from tests.cli.runner import Run, batch_of, run_on_terminal, without_styles, write_topic
 
 
@@ -121,3 +123,18 @@ def test_exit_codes_distinguish_damage_from_unreadable_files(run: Run, tmp_path:
     (tmp_path / "empty").mkdir()
     assert "no Kafka log here" in run("ls", tmp_path / "empty").errors
     assert "did you mean orders?" in run("ls", tmp_path / "damage", "--topic", "order").errors
+
+
+def test_formats_between_the_first_and_the_last_are_not_ruled_out_without_reading_them(run: Run, tmp_path: Path) -> None:
+    old, new = Record(0, FIRST_TIME, b"k", b"v"), Record(2, FIRST_TIME, b"k", b"v")
+    between = encode_message(Record(1, FIRST_TIME, b"k", b"v"), magic=1)
+    write_segment(tmp_path / "audit-0", 0, encode_message(old, magic=0), between, encode_batch([new]))
+    plain, deep = run("ls", tmp_path).text, run("ls", tmp_path, "--deep").text
+    assert ("v0…v2" in plain, "v0,v1,v2" in deep) == (True, True)
+
+
+def test_a_deep_listing_says_that_it_checked_no_checksums(run: Run, tmp_path: Path) -> None:
+    broken = bytearray(made_batch(0))
+    broken[-1] ^= 1
+    write_segment(tmp_path / "orders-0", 0, bytes(broken))
+    assert f"checksums are not checked here, but by: kafkalog verify {tmp_path}" in run("ls", tmp_path, "--deep").text

@@ -148,6 +148,45 @@ def test_the_data_for_the_script_is_json_that_ends_no_element(run: Run, tmp_path
     assert json.loads(found[1])[0][0] == HOSTILE_FOLDER
 
 
+def test_no_compaction_is_advised_for_a_topic_with_records_without_a_key(run: Run, tmp_path: Path) -> None:
+    """It would delete them."""
+    for topic, rest in (("users", b"k"), ("events", None)):
+        keys = [*[b"k"] * 50, rest]
+        records = [Record(offset, FIRST_TIME + offset, key, b"value " * 20) for offset, key in enumerate(keys)]
+        write_segment(tmp_path / "logs" / f"{topic}-0", 0, encode_batch(records))
+    run("report", tmp_path / "logs", "--now", NOW, "-o", tmp_path / "page.html")
+    text = re.sub("<[^>]*>", "", (tmp_path / "page.html").read_text())
+    assert "--topic users --out compacted" in text
+    assert "--topic events --out compacted" not in text
+    assert "is for topics with cleanup.policy=compact only" in text
+    assert "In users about " in text
+
+
+def test_no_saving_is_advised_for_a_damaged_topic_and_findings_name_what_repairs_them(run: Run, tmp_path: Path) -> None:
+    """Commands that rewrite a topic end at its damage."""
+    records = [Record(offset, FIRST_TIME + offset, b"k", b"value " * 20) for offset in range(50)]
+    logs = tmp_path / "logs"
+    for topic in ("users", "clicks"):
+        write_segment(logs / f"{topic}-0", 0, encode_batch(records), made_batch(50))
+    broken = logs / "clicks-0" / f"{0:020}.log"
+    broken.write_bytes(broken.read_bytes()[:-3] + b"odd")
+    (logs / "users-0" / f"{0:020}.index").write_bytes(b"odd")
+    (logs / "meta.properties").write_text("version=1\n")
+    (logs / "rescued").mkdir()
+    write_segment(logs / f"gone-0.{'0' * 32}-delete", 0, made_batch(0))
+    run("report", logs, "--now", NOW, "-o", tmp_path / "page.html")
+    text = re.sub("<[^>]*>", "", (tmp_path / "page.html").read_text())
+    assert "--topic users --out compacted" in text
+    assert "--topic clicks --" not in text
+    assert "(damaged topics are to be salvaged first)" in text
+    for typed in (
+        f"kafkalog reindex {logs}/users-0 --in-place",
+        f"kafkalog undelete {logs}",
+        f"mv -- {logs}/rescued {logs}.rescued",
+    ):
+        assert typed in text
+
+
 def test_exit_codes_are_those_of_a_read(run: Run, logs: Path, tmp_path: Path) -> None:
     target = tmp_path / "report.html"
     ended = run("report", logs, "-o", target)

@@ -123,9 +123,11 @@ def test_tables_sort_and_filter_and_drawings_zoom(browser: Browser, tmp_path: Pa
     trail = "[...document.querySelectorAll('.crumbs button')].map(each => each.textContent)"
     assert browser.evaluate(trail) == ["everything", "topic5"]
     browser.evaluate(
-        "document.querySelector('#treemap rect[data-zoom]').dispatchEvent(new KeyboardEvent('keydown', {key: 'Enter'}))"
+        "{const area = document.querySelector('#treemap rect[data-zoom]'); area.focus(); "
+        "area.dispatchEvent(new KeyboardEvent('keydown', {key: 'Enter'}))}"
     )
     assert browser.evaluate(trail) == ["everything", "topic5", "0"]
+    assert browser.evaluate("document.activeElement.textContent") == "everything", "the area that had the focus is gone"
     assert browser.evaluate("document.querySelectorAll('#treemap rect title').length") == 2
     for _ in range(2):
         browser.evaluate("document.dispatchEvent(new KeyboardEvent('keydown', {key: 'Escape'}))")

@@ -80,7 +80,7 @@ def test_an_object_shows_what_it_is_in_one_line(value: object, text: str) -> Non
 def test_an_open_log_shows_its_offsets_and_that_it_is_closed(tmp_path: Path) -> None:
     folder = str(tmp_path / "o-0")
     with PartitionLog.open(folder) as log:
-        assert repr(log) == f"PartitionLog('o-0', offsets 0 to 0, high watermark 0, 1 segment, 0 B, {folder!r})"
+        assert repr(log) == f"PartitionLog('o-0', empty at offset 0, high watermark 0, 1 segment, 0 B, {folder!r})"
     assert "closed" in repr(log)
 
 

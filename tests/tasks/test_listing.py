@@ -103,6 +103,13 @@ def test_a_partition_with_everything_is_described(tmp_path: Path) -> None:
     assert only(folder).end_offset == 14
 
 
+@pytest.mark.parametrize("deep", [False, True])
+def test_a_partition_begins_at_the_time_of_its_first_record_not_at_the_end_of_its_first_batch(tmp_path: Path, deep: bool) -> None:
+    write(tmp_path / "orders-0", 0, batch_at(0, 10), batch_at(10, 10))
+    found = only(tmp_path / "orders-0", deep=deep)
+    assert (found.first_timestamp_ms, found.last_timestamp_ms) == (1_700_000_000_000, 1_700_000_000_019)
+
+
 def test_folders_on_their_way_out_are_leftovers_of_their_topic(tmp_path: Path) -> None:
     write(tmp_path / "orders-0", 0, batch_at(0))
     write(tmp_path / f"orders-1.{DELETED}", 0, batch_at(0))

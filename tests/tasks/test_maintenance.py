@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +91,48 @@ def test_the_start_of_a_log_goes_with_a_copy_of_it(tmp_path: Path) -> None:
     kafkalog.truncate(tmp_path / "data", 15, out=tmp_path / "cut")
     assert read_offsets(tmp_path / "converted") == list(range(7, 20))
     assert read_offsets(tmp_path / "cut") == list(range(7, 10))
+
+
+RAFT_FILES = {"quorum-state": b'{"leaderId":1,"data_version":0}', f"{5:020}-{2:010}.checkpoint": b"a snapshot"}
+
+
+@pytest.fixture
+def metadata_log(tmp_path: Path) -> Path:
+    """The log of a KRaft controller, with its vote, a snapshot, and one that it is about to delete."""
+    folder = tmp_path / "data" / "__cluster_metadata-0"
+    write_segment(folder, 0, made_batch(0), made_batch(10))
+    for name, content in {**RAFT_FILES, f"{1:020}-{1:010}.checkpoint.deleted": b"old"}.items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+@pytest.mark.parametrize("command", ["salvage", "convert", "recover", "compact", "truncate", "retain"])
+def test_a_copy_of_the_metadata_log_keeps_the_vote_and_the_snapshots(metadata_log: Path, tmp_path: Path, command: str) -> None:
+    """A controller without them has forgotten its vote, and may find no beginning of its log."""
+    out = tmp_path / "out"
+    work: dict[str, Callable[[], object]] = {
+        "salvage": lambda: kafkalog.salvage(metadata_log, out),
+        "convert": lambda: kafkalog.convert(metadata_log, out=out, codec="gzip"),
+        "recover": lambda: kafkalog.recover(metadata_log, out=out),
+        "compact": lambda: kafkalog.compact(metadata_log, out=out),
+        "truncate": lambda: kafkalog.truncate(metadata_log, 10, out=out),
+        "retain": lambda: kafkalog.retain(metadata_log, out=out, start_offset=10),
+    }
+    work[command]()
+    copied = out / "__cluster_metadata-0"
+    kept = {
+        path.name: path.read_bytes() for path in copied.iterdir() if path.name.startswith("quorum") or "checkpoint" in path.suffix
+    }
+    assert kept == RAFT_FILES
+    work[command]()  # finds its own work
+
+
+def test_several_replicas_of_the_metadata_log_have_no_vote_in_common(metadata_log: Path, tmp_path: Path) -> None:
+    second = tmp_path / "second" / "__cluster_metadata-0"
+    shutil.copytree(metadata_log, second)
+    kafkalog.salvage([metadata_log, second], tmp_path / "out")
+    copied = tmp_path / "out" / "__cluster_metadata-0"
+    assert {name: (copied / name).exists() for name in RAFT_FILES} == dict(zip(RAFT_FILES, (False, True), strict=True))
 
 
 @pytest.mark.parametrize("to_offset", [20, 25])

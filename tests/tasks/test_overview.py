@@ -59,7 +59,7 @@ def test_segments_epochs_and_formats_are_those_of_the_entries(logs: Path) -> Non
         (3, 0, 19, 20),
         (5, 20, 29, 10),
     ]
-    assert (orders.end_offset, orders.first_timestamp_ms, orders.last_timestamp_ms) == (30, FIRST_TIME + 9, FIRST_TIME + 29)
+    assert (orders.end_offset, orders.first_timestamp_ms, orders.last_timestamp_ms) == (30, FIRST_TIME, FIRST_TIME + 29)
     assert sum(each.size for each in orders.segments) == orders.size == found.formats["orders"][2].bytes
     assert [(each.topic, each.state) for each in found.deleted] == [("gone", "delete")]
 

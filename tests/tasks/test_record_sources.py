@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+import kafkalog
 from kafkalog.errors import StorageError, UsageError
 from kafkalog.tasks.append.sources import read_tables, source_file, with_timestamps
 
@@ -111,3 +112,9 @@ def test_a_record_without_a_time_gets_the_time_of_now() -> None:
     assert times == [1500, 99]
     assert with_timestamps(ROWS, 99, keep=False).column("timestamp_ms").to_pylist() == [99, 99]
     assert with_timestamps(ROWS.select(["value"]), 7, keep=True).column("timestamp_ms").to_pylist() == [7, 7]
+
+
+def test_a_table_without_a_column_that_counts_is_refused_and_appends_no_nulls(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="the table: neither a column key nor a column value; there are: 'k', 'v'"):
+        kafkalog.append(pa.table({"k": [b"1"], "v": [b"2"]}), tmp_path / "orders-0")
+    assert not (tmp_path / "orders-0").exists()

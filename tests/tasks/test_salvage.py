@@ -110,6 +110,9 @@ def test_neither_the_source_nor_a_log_directory_is_written_to(orders: Path, tmp_
     (tmp_path / "data" / "meta.properties").touch()
     with pytest.raises(UsageError, match="log directory of a broker"):
         run([orders], tmp_path / "data")
+    for below in ("rescued", "rescued/further/down"):  # a broker does not start with a folder that belongs to no partition
+        with pytest.raises(UsageError, match=f"inside of {tmp_path}/data, the log directory of a broker"):
+            run([orders], tmp_path / "data" / below)
 
 
 def test_a_hole_is_filled_from_another_replica(orders: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 import kafkalog
 from kafkalog.engine.log_directory import LogDirectory
+from kafkalog.errors import UsageError
 from kafkalog.format import names
 from kafkalog.tasks.next_steps import NextStep
 from kafkalog.tasks.totals import total_convert, total_recover, total_reindex, total_salvage, total_undelete
@@ -63,7 +64,30 @@ def test_salvaged_partitions_take_the_place_of_damaged_ones(damaged: Path, tmp_p
     assert [step.command.split()[0] for step in total.next_steps] == ["mkdir", "mv", "kafkalog"]
     assert "verdict: the broker will start and lose nothing." in do(total.next_steps, tmp_path)
     assert read_offsets(damaged / "orders-0") == OFFSETS
-    assert (tmp_path / "it's a disk.replaced" / "orders-1").is_dir()
+    assert os.listdir(tmp_path / "it's a disk.replaced") == ["orders-0"], "in the other one nothing is damaged"
+
+
+def test_a_partition_that_could_not_be_read_whole_does_not_take_the_place_of_the_old_one(damaged: Path, tmp_path: Path) -> None:
+    """What could not be read is in the old one still."""
+    log = write_segment(damaged / "orders-1", 30, made_batch(30))
+    elsewhere = log.rename(tmp_path / "elsewhere.log")
+    log.symlink_to(elsewhere)  # not followed, so not read
+    results = kafkalog.salvage(damaged, tmp_path / "rescued")
+    total = total_salvage(results)
+    assert "left out 1 damaged range, " in total.text
+    assert total.text.endswith("; 1 file could not be read")
+    again, *placing = total.next_steps
+    assert "orders-1 could not be read whole and must not take the place" in again.why
+    assert "orders-1" not in " ".join(step.command for step in placing)
+    assert [step.command.split()[0] for step in placing] == ["mkdir", "mv", "kafkalog"]
+    alone = total_salvage([each for each in results if each.partition == 1])
+    assert ("nothing was damaged" in alone.text, alone.next_steps) == (False, (again,))
+    log.unlink()
+    elsewhere.rename(log)
+    with pytest.raises(UsageError, match=r"other content \(an earlier run could not read all of the source\)"):
+        kafkalog.salvage(damaged / "orders-1", tmp_path / "rescued")
+    do((again,), tmp_path)
+    assert read_offsets(tmp_path / "rescued.whole" / "orders-1") == list(range(40))
 
 
 def test_new_partitions_get_the_owner_of_the_log_directory(damaged: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import struct
 import subprocess
@@ -17,7 +18,9 @@ from kafkalog.engine.log_directory import LogDirectory
 from kafkalog.errors import KafkaLogError
 from kafkalog.format import names
 from kafkalog.format.checkpoint import PartitionOffset, encode_offset_checkpoint
+from kafkalog.storage.failures import read_error
 from kafkalog.storage.fs import LocalFs
+from kafkalog.storage.local import LocalStore
 from kafkalog.storage.lock import broker_lock
 from kafkalog.tables.logs import open_logs
 from kafkalog.tasks.broker_start import load_partition
@@ -297,7 +300,38 @@ def test_a_partition_that_cannot_be_loaded_here_is_unknown(logs: Path) -> None:
     verdict = verdict_on(logs)
     assert verdict.starts is None
     assert [each.outcome for each in verdict.partitions] == [UNKNOWN]
-    assert "Not known: orders-0: " in verdict.text
+    assert verdict.text.startswith("not known for 1 partition: orders-0 (")
+    assert ". A broker will load the rest and lose nothing" in verdict.text
+    assert "will start" not in verdict.text
+
+
+def test_a_file_that_may_not_be_read_makes_the_verdict_unknown_in_a_few_words(
+    logs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for kind, name in ((LocalStore, "open"), (LocalFs, "open"), (LocalFs, "read")):
+        done = getattr(kind, name)
+
+        def refuse(place: object, path: str, *rest: object, done: Callable[..., object] = done) -> object:
+            if path.startswith(str(logs / "orders-0")):
+                raise read_error(path, "opening failed", PermissionError(errno.EACCES, "no"))
+            return done(place, path, *rest)
+
+        monkeypatch.setattr(kind, name, refuse)
+    (logs / names.CLEAN_SHUTDOWN).unlink()
+    verdict = verdict_on(logs)
+    assert verdict.text.startswith("not known for 1 partition: orders-0 (")
+    assert "Permission denied). A broker will load the rest" in verdict.text
+    assert "writ" not in verdict.text
+
+
+@pytest.mark.parametrize("has_snapshot", [False, True])
+def test_a_metadata_log_without_beginning_and_snapshot_is_a_doubt(logs: Path, has_snapshot: bool) -> None:
+    folder = logs / "__cluster_metadata-0"
+    write_segment(folder, 20, made_batch(20))
+    if has_snapshot:
+        (folder / f"{20:020}-{1:010}.checkpoint").write_bytes(made_batch(0))
+    doubt = "not known whether the broker will start: __cluster_metadata-0 begins at offset 20 and has no snapshot"
+    assert (doubt in verdict_on(logs).text) == (not has_snapshot)
 
 
 def test_a_partition_that_changes_meanwhile_is_unknown(logs: Path) -> None:

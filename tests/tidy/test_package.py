@@ -8,12 +8,14 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterable
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 import kafkalog
 from kafkalog.cli.main import kafkalog as kafkalog_command
+from tests.builders.small_logs import made_batch, write_segment
 from tests.tidy.source import PACKAGE, ROOT, imported_names, package
 
 HEAVY = ("numba", "llvmlite", "pyarrow", "numpy", "pyspark", "pandas", "jinja2")
@@ -58,6 +60,32 @@ def loaded_modules(statement: str) -> list[str]:
 )
 def test_importing_and_asking_for_help_loads_nothing_heavy(statement: str) -> None:
     assert loaded_modules(statement) == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["cat", "--tail", "1"],
+        ["cat", "--key", "key-1"],
+        ["table", "batches"],
+        ["convert", "--out", "new", "--codec", "gzip"],
+        ["verify", "--fail-on", "error"],
+    ],
+    ids=" ".join,
+)
+def test_commands_load_no_pandas_where_it_is_installed(command: list[str], tmp_path: Path) -> None:
+    """It takes half a second, and a Ctrl-C in that time was lost."""
+    write_segment(tmp_path / "orders-0", 0, made_batch(0))
+    program = (
+        f"import sys; sys.argv = ['kafkalog', *{command!r}, 'orders-0']\n"
+        "from kafkalog.cli.entry import run\n"
+        "assert run() == 0\n"
+        "print([name for name, module in sys.modules.items() if name.startswith('pandas') and module is not None])"
+    )
+    child = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False
+    )
+    assert (child.returncode, child.stdout.splitlines()[-1:]) == (0, ["[]"]), child.stderr
 
 
 def test_everything_exported_is_there_and_nothing_else_is_public() -> None:

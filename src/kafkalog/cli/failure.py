@@ -30,6 +30,7 @@ from kafkalog.format.shell import path_word
 
 from .hints import folder_hints, path_hints
 from .render.escape import printable, printable_lines
+from .signals import Terminated
 
 if TYPE_CHECKING:
     from kafkalog.log.partition import Partition
@@ -52,10 +53,6 @@ EXIT_CODES = {
 
 SHOW_TRACEBACK = "KAFKALOG_TRACEBACK"
 FAILURES_NAMED = 12
-
-
-class Terminated(KeyboardInterrupt):
-    """SIGTERM: ends a command as Ctrl-C does, so that unfinished work is undone."""
 
 
 # The Spark layer gives errors a code, because only that comes out of a task.
@@ -109,8 +106,10 @@ def describe(error: BaseException, *, on_damage: str | None = "strict", skips_io
 
 
 def _is_unreadable(error: BaseException) -> bool:
-    """Whether a file is there but cannot be read."""
-    return isinstance(error, StorageError) and not isinstance(error, NoLogs) and os.path.lexists(error.file or "")
+    """Whether a file of the logs is there but cannot be read."""
+    if not isinstance(error, StorageError) or isinstance(error, NoLogs) or error.is_of_output:
+        return False
+    return os.path.lexists(error.file or "")
 
 
 def _what(error: BaseException) -> str:
@@ -204,11 +203,12 @@ class Failures:
             failed = {"topic": partition.topic, "partition": partition.partition, "folder": partition.folder, "state": "failed"}
             click.echo(json.dumps({**failed, "error": str(error), "exit_code": code}))
 
-    def finish(self) -> int:
-        """List all of them; the highest exit code, or CLEAN."""
+    def finish(self, done: int) -> int:
+        """List all of them, beside those that are done; the highest exit code, or CLEAN."""
         if self.failed:
             names = [name for name, _ in self.failed.values()]
             more = f" and {len(names) - FAILURES_NAMED} more" if len(names) > FAILURES_NAMED else ""
             several = "partitions" if len(names) > 1 else "partition"
-            warn(f"{len(names)} {several} failed, the others are done: {printable(', '.join(names[:FAILURES_NAMED]))}{more}")
+            others = ", the others are done" if done else ""
+            warn(f"{len(names)} {several} failed{others}: {printable(', '.join(names[:FAILURES_NAMED]))}{more}")
         return max((code for _, code in self.failed.values()), default=CLEAN)

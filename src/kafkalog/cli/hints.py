@@ -11,12 +11,13 @@ from contextlib import suppress
 from contextvars import ContextVar
 
 from kafkalog.errors import NoLogs, StorageError, UnsupportedFormat
-from kafkalog.format.names import parse_file_name, parse_folder_name
+from kafkalog.format.names import META_PROPERTIES, OFFSET_CHECKPOINTS, parse_file_name, parse_folder_name
 from kafkalog.format.shell import path_word, shell_word
 
 # The arguments of the command that runs, without the program's name.
 TYPED: ContextVar[Sequence[str]] = ContextVar("typed", default=())
 FOLDERS_SEARCHED = 100
+LOG_DIRECTORY_NAMES = frozenset({META_PROPERTIES, *OFFSET_CHECKPOINTS})
 NO_LOGS = (
     "Give a log directory (log.dirs), a partition folder, or a segment file. "
     "To find one: find / -name recovery-point-offset-checkpoint 2>/dev/null"
@@ -54,9 +55,19 @@ def _below(folder: str) -> str:
     """Where logs are, one folder further down."""
     for name in sorted(os.listdir(folder))[:FOLDERS_SEARCHED]:
         below = os.path.join(folder, name)
-        if os.path.isdir(below) and any(map(parse_folder_name, _listed(below))):
+        if os.path.isdir(below) and not os.path.samefile(below, folder) and _holds_logs(below):
             return f"There are logs in a folder of it: {_retyped(folder, below)}"
     return ""
+
+
+def _holds_logs(folder: str) -> bool:
+    """Whether it is a log directory: a name such as g++-12 alone is not that of a partition."""
+    names = _listed(folder)
+    if not LOG_DIRECTORY_NAMES.isdisjoint(names):
+        return True
+    partitions = [os.path.join(folder, name) for name in names if parse_folder_name(name) is not None]
+    found = (parse_file_name(name) for partition in partitions for name in _listed(partition))
+    return any(parsed is not None and parsed.kind == "log" for parsed in found)
 
 
 def _listed(folder: str) -> list[str]:

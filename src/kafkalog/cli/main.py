@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import click
 
@@ -39,8 +36,9 @@ from .commands.transactions import transactions
 from .commands.truncate import truncate
 from .commands.undelete import undelete
 from .commands.verify import verify
-from .failure import CLEAN, Terminated, report_failure
+from .failure import CLEAN, report_failure
 from .hints import TYPED
+from .signals import raised_signals
 
 NAME = "kafkalog"
 COMPLETION = "_KAFKALOG_COMPLETE"
@@ -109,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if COMPLETION in os.environ:
         kafkalog.main(given, prog_name=NAME)
     try:
-        with _terminable():
+        with raised_signals():
             code = _invoke(given)
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -124,23 +122,6 @@ def _has_option(given: Sequence[str], name: str) -> bool:
     """Whether the command has this option; the advice of an error names no option that it does not have."""
     command = next((kafkalog.commands[word] for word in given if word in kafkalog.commands), None)
     return command is not None and any(option.name == name for option in command.params)
-
-
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """Let SIGTERM raise inside, unless a handler is already set."""
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        yield
-        return
-    signal.signal(signal.SIGTERM, _terminate)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-def _terminate(number: int, frame: object) -> None:
-    raise Terminated
 
 
 def _invoke(arguments: list[str]) -> int:

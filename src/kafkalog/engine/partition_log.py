@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 from kafkalog.errors import InvalidArgument, OffsetOutOfRange, PolicyViolation, UsageError
 from kafkalog.format.control import EndTxnMarker
 from kafkalog.format.names import LEADER_EPOCH_CHECKPOINT, parse_folder_name
-from kafkalog.format.quantities import plural, size_text
+from kafkalog.format.quantities import offsets_text, plural, size_text
 from kafkalog.log.partition import shown
 from kafkalog.storage.failures import writing
 from kafkalog.storage.fs import Buffer, Fs, LocalFs
@@ -133,7 +133,7 @@ class PartitionLog:
     def __repr__(self) -> str:
         if not hasattr(self, "watermarks"):  # opening it failed
             return "PartitionLog(not open)"
-        parts = [f"offsets {self.log_start_offset} to {self.log_end_offset}", f"high watermark {self.high_watermark}"]
+        parts = [offsets_text(self.log_start_offset, self.log_end_offset), f"high watermark {self.high_watermark}"]
         parts += [plural(len(self.segments), "segment"), size_text(self.size), *(["closed"] if self.local_log.is_closed else [])]
         return f"PartitionLog({shown(f'{self.topic}-{self.partition}')}, {', '.join(parts)}, {shown(self.folder)})"
 

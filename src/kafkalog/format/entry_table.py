@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .batch import DELETE_HORIZON, LOG_APPEND_TIME
 from .quantities import plural, size_text
 
 Ints = NDArray[np.int64]
@@ -156,6 +157,16 @@ class EntryTable:
     def stop(self) -> Ints:
         """The position after each entry."""
         return self.position + self.size
+
+    @property
+    def first_timestamp(self) -> Ints:
+        """The timestamp of the first record of each entry; of a compressed v0/v1 set the largest, the only one outside of it.
+
+        A base timestamp says nothing where the broker set all timestamps (log append time), and may be a delete horizon.
+        """
+        says_first = (self.attributes & (LOG_APPEND_TIME | DELETE_HORIZON) == 0) & (self.base_timestamp >= 0)
+        first: Ints = np.where(says_first, np.minimum(self.base_timestamp, self.max_timestamp), self.max_timestamp)
+        return first
 
     def only(self, row: int) -> EntryTable:
         """A table of this one entry, contiguous as kernels require it."""

@@ -112,7 +112,7 @@ def _first(source: ByteSource, limits: Limits) -> dict[str, Any]:
 
 
 def _first_of(entries: EntryTable) -> dict[str, Any]:
-    return {"first_magic": int(entries.magic[0]), "first_timestamp_ms": int(entries.max_timestamp[0])}
+    return {"first_magic": int(entries.magic[0]), "first_timestamp_ms": int(entries.first_timestamp[0])}
 
 
 def _deep(source: ByteSource, limits: Limits) -> dict[str, Any]:

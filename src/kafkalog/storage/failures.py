@@ -60,7 +60,9 @@ def write_error(path: str, action: str, cause: OSError) -> StorageError:
     if isinstance(cause.filename, str) and _is_about_another(cause.filename, path):
         reason = f"{os.path.basename(cause.filename)}: {reason}"
     hints = _CREATING if action == CANNOT_WRITE else _WRITING
-    return _failure(path, f"{action}: {reason}", hints.get(number, ""), cause)
+    failure = _failure(path, f"{action}: {reason}", hints.get(number, ""), cause)
+    failure.is_of_output = True
+    return failure
 
 
 def object_error(path: str, action: str, cause: Exception, otherwise: str = "") -> StorageError:

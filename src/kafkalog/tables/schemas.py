@@ -131,7 +131,7 @@ SEGMENTS = Table(
         Column("timeindex_size", pa.int64(), "null without the file"),
         Column("txnindex_size", pa.int64(), "null without the file"),
         Column("first_magic", pa.int8(), "format of its first entry; null when it has none"),
-        Column("first_timestamp_ms", pa.int64(), "largest timestamp of its first entry"),
+        Column("first_timestamp_ms", pa.int64(), "timestamp of its first record; of a compressed v0/v1 set the largest in it"),
         Column("modified_ms", pa.int64(), "when the file was last written, by the file system's clock"),
         Column("batch_count", pa.int64(), "", default=False),
         Column("record_count", pa.int64(), "null when it holds v0/v1 sets, which do not say", default=False),

@@ -6,6 +6,7 @@ change in memory. What stops a broker besides that follows Kafka's LogManager an
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -13,7 +14,7 @@ from dataclasses import replace
 from kafkalog.engine.checkpoints import OffsetCheckpoint
 from kafkalog.engine.config import LogConfig
 from kafkalog.engine.schedule import SystemClock
-from kafkalog.errors import ERROR, WARNING, CorruptRecord, InvalidNumber, KafkaLogError, LogRefusal, StorageError
+from kafkalog.errors import ERROR, WARNING, CorruptRecord, InvalidNumber, KafkaLogError, LogRefusal, StorageError, path_text
 from kafkalog.format import names
 from kafkalog.log.checks.finding import Finding
 from kafkalog.log.partition import Partition
@@ -57,7 +58,7 @@ def find_verdict(path: str, partitions: Sequence[Partition], findings: Sequence[
         verdict = replace(verdict, starts=None)
     else:
         loaded = _load(fs, local, findings)
-        obstacles = tuple(_obstacles(fs, root, findings)) if whole else ()
+        obstacles = (*_obstacles(fs, root, findings), *_missing_snapshots(local)) if whole else ()
         verdict = replace(verdict, starts=_starts(loaded, obstacles), obstacles=obstacles, partitions=loaded)
     return replace(verdict, text=describe(verdict), next_steps=tuple(next_steps(verdict, findings)))
 
@@ -94,16 +95,31 @@ def _is_odd(partition: Partition) -> bool:
 def load_partition(fs: Fs, partition: Partition, findings: Sequence[Finding]) -> LoadedPartition:
     """What a broker at start does to one partition; nothing is written."""
     nothing = LoadedPartition(partition.topic, partition.partition, partition.folder)
+    paths = [stored.path for stored in partition.files]
+    closed = next((path for path in paths if os.path.exists(path) and not os.access(path, os.R_OK)), None)
+    if closed is not None:  # after a clean shutdown a log is loaded without being read, so that this would not show
+        return replace(nothing, outcome=UNKNOWN, detail=f"{path_text(os.path.basename(closed))}: {os.strerror(errno.EACCES)}")
     try:
         result = _loaded(fs, partition, nothing, findings)
     except (StorageError, OSError) as error:
-        return replace(nothing, outcome=UNKNOWN, detail=str(error))
+        return replace(nothing, outcome=UNKNOWN, detail=_unread_text(error, partition))
     except KafkaLogError as error:
         outcome = UNKNOWN if isinstance(error.__cause__, OSError) else REFUSED
-        result = replace(nothing, outcome=outcome, detail=_refusal(error, findings))
+        unread = error.__cause__ if outcome == UNKNOWN else None
+        detail = _unread_text(unread, partition) if isinstance(unread, OSError) else _refusal(error, findings)
+        result = replace(nothing, outcome=outcome, detail=detail)
     if result.is_eventful and _has_changed(partition):  # by a broker whose lock cannot be seen, as on a network file system
         return replace(nothing, outcome=UNKNOWN, detail="its files are changing, so a broker is running")
     return result
+
+
+def _unread_text(error: OSError, partition: Partition) -> str:
+    """The file and the reason, without the whole path and without advice about writing: nothing is to be written."""
+    file = os.path.basename((error.file if isinstance(error, StorageError) else error.filename) or "")
+    if not error.errno:
+        return str(error)
+    is_inside = file and file != os.path.basename(partition.folder)
+    return f"{path_text(file)}: {os.strerror(error.errno)}" if is_inside else os.strerror(error.errno)
 
 
 def _has_changed(partition: Partition) -> bool:
@@ -188,6 +204,15 @@ def _obstacles(fs: Fs, root: str, findings: Iterable[Finding]) -> Iterator[Obsta
             yield Obstacle(finding.file, "is damaged, and KRaft may need it", is_sure=False)
     if is_log_directory(fs, root):
         yield from _unreadable_checkpoints(fs, root)
+
+
+def _missing_snapshots(partitions: Iterable[Partition]) -> Iterator[Obstacle]:
+    """A metadata log whose beginning was deleted: KRaft loads a snapshot first, and there is none."""
+    for partition in partitions:
+        has_snapshot = any(stored.kind == "checkpoint" and not stored.suffix for stored in partition.files)
+        if partition.topic == METADATA_TOPIC and partition.start_offset > 0 and not has_snapshot and not partition.problems:
+            why = f"begins at offset {partition.start_offset} and has no snapshot (.checkpoint) of what was before"
+            yield Obstacle(partition.folder, why, is_sure=False)
 
 
 def _is_kraft_doubt(finding: Finding, name: str) -> bool:

@@ -40,7 +40,18 @@ from kafkalog.tables.choices import Names, Numbers
 from .locking import NewCheckpoints, held, remove_marker, set_log_start
 from .maintenance import ChangeRequest, partitions_for
 from .opening import settle_interrupted
-from .output import COPY_BYTES, MAX_LOG_BYTES, Comparison, Output, Progress, folder_name, output_folder, staged_copy
+from .output import (
+    COPY_BYTES,
+    MAX_LOG_BYTES,
+    Comparison,
+    Output,
+    Progress,
+    folder_name,
+    output_folder,
+    raft_files,
+    staged_copy,
+    stored_bytes,
+)
 from .partitions import (
     PathLike,
     each_partition,
@@ -298,6 +309,8 @@ class _Conversion:
             files[names.PARTITION_METADATA] = metadata
         for name, content in files.items():
             output.write(name, [content])
+        for stored in raft_files(self.partition):
+            output.write(os.path.basename(stored.path), stored_bytes(self.partition, stored))
 
     def rehearse(self) -> None:
         """Everything that `write_folder` does, except writing."""

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 class PartitionListing:
     """One partition. None means unknown; times are those of its first and last entries, or with `deep` of all.
 
+    The first time is that of an entry's first record, if its header says it: of a compressed v0/v1 set it has only the largest.
+
     `compression_ratio` is the size of all entries without compression divided by their stored size: exact with `deep` and for a
     small partition, else estimated from samples; None where no compressed entry was seen. `leftovers` are files that a broker was
     about to rename or delete, `tail_bytes` the end of the newest segment that is not a whole entry, which is not damage. Only

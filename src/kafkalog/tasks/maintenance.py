@@ -160,8 +160,8 @@ class ChangeRequest:
     """Which partitions to change, and how: in place, or as a copy below `out`. `now_ms` is the time of the whole run; None: now.
 
     `on_plan` gets each plan before it is carried out, `progress` the bytes done since the last call. `may_lose` is asked before
-    records are deleted in place. With `on_failure` a partition that cannot be changed is reported to it, and the others
-    continue.
+    records are deleted in place, and before a compaction leaves records without a key out of a copy. With `on_failure` a
+    partition that cannot be changed is reported to it, and the others continue.
     """
 
     out: PathLike | None = None
@@ -183,6 +183,8 @@ class ChangeRequest:
 
 def partitions_for(path: PathLike, request: ChangeRequest) -> list[Partition]:
     """The partitions at `path` that were asked for; in place, after completing or undoing what a crash interrupted."""
+    if request.out is not None:
+        output_folder(request.out)  # refused once, not for each partition
     if request.in_place and not request.dry_run:
         asked = asked_partitions(path, request.topics, request.partitions)
         for _ in each_partition(asked, lambda partition: _settle(partition, request), request.on_failure):
@@ -227,7 +229,7 @@ def maintain_partition(
             request.on_plan(planned)
             if request.dry_run:
                 return planned
-        return work.write_copy(output_folder(request.out))
+        return work.write_copy(output_folder(request.out), request.may_lose)
     require_real_folder(request.fs, partition.folder)
     with nullcontext() if request.dry_run else held(request.fs, partition.folder):
         planned = work.plan()
@@ -301,6 +303,11 @@ class _Maintenance:
             size = result.before.size - after.size
             result.loss = find_loss(self.partition, result.before.start_offset, after.start_offset, size)
 
+    def _keyless_loss(self, result: MaintenanceResult) -> Loss | None:
+        """What a compaction deletes for want of a key; None of another operation."""
+        stop_offset = result.details.get("first_uncleanable_offset")
+        return None if stop_offset is None else find_keyless_loss(self.partition, stop_offset)
+
     # in place
 
     def plan(self, *, of_copy: bool = False) -> MaintenanceResult:
@@ -319,8 +326,8 @@ class _Maintenance:
             result.details |= self.operation.plan(log, checkpoints)
             result.after = LogState.of(log) if self.operation.is_planned_whole else None
         self._note_loss(result, view, folder)
-        if result.details.get("dirty_bytes") and not of_copy:
-            result.loss = find_keyless_loss(self.partition, result.details["first_uncleanable_offset"])
+        if result.details.get("dirty_bytes"):
+            result.loss = self._keyless_loss(result)
         if self.operation.is_recovery:
             result.details["changed_files"] = [os.path.basename(path) for path in overlay.changes()]
         self.planned = result
@@ -351,7 +358,7 @@ class _Maintenance:
 
     # on a copy
 
-    def write_copy(self, out: str) -> MaintenanceResult:
+    def write_copy(self, out: str, may_lose: Callable[[MaintenanceResult], bool]) -> MaintenanceResult:
         result = self._result()
         result.folder = os.path.join(out, folder_name(self.partition))
         if os.path.realpath(result.folder) == os.path.realpath(self.partition.folder):
@@ -359,6 +366,8 @@ class _Maintenance:
         journal = _Journal(self.fs, path_beside(result.folder, f".{self.operation.name}.json"), self._job())
         if self.fs.kind(result.folder) != "missing":
             return journal.earlier(result)
+        if self.planned is not None and not _is_allowed(self.planned, may_lose):
+            return self.planned
         with staged_copy(self.fs, result.folder, self.partition) as staged:
             self._copy(staged.unsynced, staged.staging)
             checkpoints = self._new_checkpoints(self.fs, out)
@@ -371,6 +380,10 @@ class _Maintenance:
                 result.after = LogState.of(log)
             if self.planned is not None and self.planned.loss is not None:
                 result.before, result.loss = self.planned.before, self.planned.loss
+            elif self.planned is None:  # of an object store no plan is made
+                result.loss = self._keyless_loss(result)
+                if not _is_allowed(result, may_lose):
+                    return result
             result.state = "written"
             set_log_start(checkpoints, self.partition)
             assert result.before is not None
@@ -406,6 +419,11 @@ class _Maintenance:
         files = [[os.path.basename(stored.path), stored.size, stored.mtime_ns] for stored in self.partition.files]
         settings = {**self.operation.settings(), "config": self.settings}
         return {"command": self.operation.name, "settings": settings, "source": self.partition.folder, "files": files}
+
+
+def _is_allowed(result: MaintenanceResult, may_lose: Callable[[MaintenanceResult], bool]) -> bool:
+    """Whether a copy may be made: records without a key are not what a compaction is about."""
+    return result.loss is None or not result.loss.without_key or may_lose(result)
 
 
 class _Compaction(TypedDict):

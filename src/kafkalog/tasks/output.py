@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from kafkalog.errors import UsageError
 from kafkalog.format import names
 from kafkalog.format.java import MAX_INT32
-from kafkalog.log.partition import Partition
+from kafkalog.log.partition import Partition, StoredFile
 from kafkalog.storage import local_path
 from kafkalog.storage.failures import writing
 from kafkalog.storage.fs import Buffer, Fs, LocalFs
@@ -51,19 +51,23 @@ class Comparison:
         if not self.differs:
             self.differs = not holds(self.fs, os.path.join(self.folder, name), parts)
 
-    def require_same(self) -> None:
+    def require_same(self, hint: str = "") -> None:
         with writing(self.folder, "cannot be compared"):
             same = not self.differs and self.seen == set(self.fs.list(self.folder))
         if not same:
-            raise UsageError(f"{self.folder}: exists already with other content; choose another --out, or move it away")
+            raise UsageError(f"{self.folder}: exists already with other content{hint}; choose another --out, or move it away")
 
 
 def output_folder(out: PathLike) -> str:
-    """`out` as an absolute path; UsageError for a broker's log directory: it would not start with what a crash leaves there."""
+    """`out` as an absolute path; UsageError in a broker's log directory, where a broker takes every folder for a partition."""
     folder = os.path.abspath(local_path(out))
-    if os.path.exists(os.path.join(folder, names.META_PROPERTIES)):
-        raise UsageError(f"--out {folder}: the log directory of a broker; write elsewhere, and move the complete partition there")
-    return folder
+    above = folder
+    while True:
+        if os.path.exists(os.path.join(above, names.META_PROPERTIES)):
+            where = "the log directory of a broker" if above == folder else f"inside of {above}, the log directory of a broker"
+            raise UsageError(f"--out {folder}: {where}; write elsewhere, and move the complete partition there")
+        if above == (above := os.path.dirname(above)):
+            return folder
 
 
 def staged_copy(fs: Fs, folder: str, partition: Partition) -> StagedFolder:
@@ -71,6 +75,19 @@ def staged_copy(fs: Fs, folder: str, partition: Partition) -> StagedFolder:
     is_here = isinstance(partition.store, LocalStore) or not isinstance(fs, LocalFs)
     log = replaced_ownership(fs, partition.segments[-1].log.path) if is_here and partition.segments else None
     return StagedFolder(fs, folder, None if log is None else Pattern(log, fs.ownership(partition.folder)))
+
+
+def raft_files(partition: Partition) -> list[StoredFile]:
+    """What KRaft keeps beside its log: its vote, and snapshots, without which a log that begins after 0 cannot be loaded."""
+    kinds = ("checkpoint", names.QUORUM_STATE)
+    return [stored for stored in partition.files if stored.kind in kinds and not stored.suffix and stored.path != partition.file]
+
+
+def stored_bytes(partition: Partition, stored: StoredFile) -> Iterator[bytes]:
+    """The content of a file, in parts."""
+    with partition.store.open(stored.path) as source:
+        for position in range(0, source.size, COPY_BYTES):
+            yield source.read(position, min(COPY_BYTES, source.size - position))
 
 
 def folder_name(partition: Partition) -> str:

@@ -74,10 +74,9 @@ class Found:
         self.codec_ids.update(np.unique(entries.attributes & batch.CODEC_MASK).tolist())
         self.epochs.update(np.unique(entries.leader_epoch[entries.magic == 2]).tolist())
         self.epochs.discard(-1)
-        # A base timestamp may be a delete horizon; the largest timestamp of a batch never is.
-        times = entries.max_timestamp[entries.max_timestamp >= 0]
-        if len(times):
-            first, last = int(times.min()), int(times.max())
+        known = entries.max_timestamp >= 0
+        if known.any():
+            first, last = int(entries.first_timestamp[known].min()), int(entries.max_timestamp[known].max())
             self.first_timestamp_ms = first if self.first_timestamp_ms is None else min(self.first_timestamp_ms, first)
             self.last_timestamp_ms = last if self.last_timestamp_ms is None else max(self.last_timestamp_ms, last)
 

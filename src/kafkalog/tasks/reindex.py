@@ -112,6 +112,9 @@ def reindex_partitions(
     With `on_failure` a partition that cannot be reindexed is reported to it, and the others continue.
     """
 
+    if options.out is not None:
+        output_folder(options.out)  # refused once, not for each partition
+
     def work(partition: Partition) -> ReindexResult:
         if partition.file is not None:
             raise UsageError(f"{partition.file}: give the partition's folder; its files are rebuilt together")

@@ -26,10 +26,22 @@ from kafkalog.segment.build import MAX_RELATIVE_OFFSET
 from kafkalog.storage.fs import Fs, LocalFs
 from kafkalog.storage.publish import publish_files
 from kafkalog.storage.store import ByteSource
-from kafkalog.storage.unfinished import name_beside
+from kafkalog.storage.unfinished import name_beside, path_beside
 from kafkalog.tables.choices import Names, Numbers
 
-from .output import COPY_BYTES, MAX_LOG_BYTES, Comparison, Nowhere, Output, Progress, folder_name, output_folder, staged_copy
+from .output import (
+    COPY_BYTES,
+    MAX_LOG_BYTES,
+    Comparison,
+    Nowhere,
+    Output,
+    Progress,
+    folder_name,
+    output_folder,
+    raft_files,
+    staged_copy,
+    stored_bytes,
+)
 from .partitions import (
     OnFailure,
     PathLike,
@@ -104,6 +116,11 @@ class SalvageResult:
     @property
     def name(self) -> str:
         return f"{self.topic}-{self.partition}" if self.partition >= 0 else self.topic
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether the new partition lacks, or has from another replica, anything of the first source."""
+        return bool(self.report.dropped or self.report.unread or self.lost or self.filled)
 
     def events(self) -> Iterator[dict[str, Any]]:
         """The journal, line by line."""
@@ -191,9 +208,18 @@ def salvage_partition(
         return work.write(fs)
     comparison = Comparison(fs, folder)
     result = work.run(comparison)
-    comparison.require_same()
+    comparison.require_same(_hint_at_partial(fs, folder))
     result.state = "already there"
     return result
+
+
+def _hint_at_partial(fs: Fs, folder: str) -> str:
+    """Of a folder that an earlier run made without what it could not read; empty for any other."""
+    journal = path_beside(folder, ".salvage.jsonl")
+    if fs.kind(journal) != "file":
+        return ""
+    has_unread = any(b'"event": "unread"' in line for line in fs.read(journal, 0, COPY_BYTES).splitlines())
+    return " (an earlier run could not read all of the source)" if has_unread else ""
 
 
 def _refuse_own_folder(replicas: Sequence[Partition], folder: str) -> None:
@@ -237,8 +263,23 @@ class _Salvage:
         metadata = next((content for replica in self.replicas if (content := read_metadata(replica)) is not None), None)
         for name, content in {**builder.finish(), **({names.PARTITION_METADATA: metadata} if metadata else {})}.items():
             output.write(name, [content])
+        self._keep_raft_files(output)
         self.result.end_offset = builder.end_offset
         return self.result
+
+    def _keep_raft_files(self, output: Output) -> None:
+        """Copy KRaft's snapshots, of whichever replica has them, and its vote, unless several replicas voted."""
+        found = {os.path.basename(stored.path): (each, stored) for each in self.replicas for stored in raft_files(each)}
+        for name, (replica, stored) in sorted(found.items()):
+            if name == names.QUORUM_STATE and len(self.replicas) > 1:
+                continue
+            try:
+                for _ in stored_bytes(replica, stored):
+                    """Read once before anything is written: what cannot be read whole is not copied."""
+            except StorageError as error:
+                self.result.report.leave_unread(error)
+                continue
+            output.write(name, stored_bytes(replica, stored))
 
     def _salvage_segment(self, segment: Segment, log: SalvagedLog, builder: SideFileBuilder, output: Output) -> None:
         new = _NewSegment(builder, segment.base_offset)
@@ -375,17 +416,17 @@ def journal_files(result: SalvageResult) -> dict[str, list[bytes]]:
 
 def describe(result: SalvageResult) -> list[str]:
     """The result for people, most important first; every line but the first is indented."""
-    records = "" if result.kept_records is None else f", {result.kept_records} records"
+    records = "" if result.kept_records is None else f", {plural(result.kept_records, 'record')}"
     offsets = "" if result.first_offset is None else f", offsets {result.first_offset} to {result.end_offset - 1}"
-    lines = [
-        f"{result.name}",
-        f"  kept {result.kept_batches} batches{records}, {result.kept_bytes} bytes in {result.segment_count} segments{offsets}",
-    ]
+    batches, segments = plural(result.kept_batches, "batch", "batches"), plural(result.segment_count, "segment")
+    lines = [f"{result.name}", f"  kept {batches}{records}, {result.kept_bytes} bytes in {segments}{offsets}"]
     for dropped in result.report.dropped:
         lines.append(f"  dropped {dropped.length} bytes: {dropped.message}")
     for tail in result.report.tails:
         lines.append(f"  tail of {tail.length} bytes left out (not damage: not yet written, or cut short): {tail.message}")
     lines += [f"  not read: {message}" for message in result.report.unread]
+    if result.report.unread:
+        lines.append("  so it is not whole: do not put it in the place of the original")
     for filled in result.filled:
         offsets = f"{filled.first_offset} to {filled.last_offset}"
         lines.append(f"  filled offsets {offsets} from byte {filled.position} of {filled.file}")

@@ -33,10 +33,27 @@ class Total:
 
 
 def total_salvage(results: Sequence[SalvageResult]) -> Total:
-    """Of salvage: the new partitions take the place of the damaged ones."""
-    pairs = [(each.sources[0], each.folder) for each in _done(results) if len(each.sources) == 1]
-    elsewhere = [each.folder for each in _done(results)] if len(pairs) < len(_done(results)) else []
-    return Total(_salvaged(results), tuple(_check_copies(elsewhere) if elsewhere else replacing_steps(pairs)))
+    """Of salvage: the new partitions take the place of the damaged ones, unless part of these could not be read."""
+    done = _done(results)
+    damaged = [each for each in done if each.is_damaged]
+    whole = [each for each in damaged or done if not each.report.unread]
+    pairs = [(each.sources[0], each.folder) for each in whole if len(each.sources) == 1]
+    steps = [*_again(done)]
+    if len(pairs) < len(whole):
+        steps += _check_copies([each.folder for each in done])
+    elif pairs:
+        steps += replacing_steps(pairs)
+    return Total(_salvaged(results), tuple(steps))
+
+
+def _again(done: Sequence[SalvageResult]) -> Iterator[NextStep]:
+    """Of partitions of which not everything could be read: they do not take the place of what still has it."""
+    partial = [each for each in done if each.report.unread]
+    if partial:
+        names = ", ".join(each.name for each in partial[:FOLDERS_NAMED])
+        sources = _words(source for each in partial[:FOLDERS_NAMED] for source in each.sources)
+        why = f"{names} could not be read whole and must not take the place of the old one; salvage it again as a user who may"
+        yield NextStep(why, f"kafkalog salvage {sources} --out {path_word(os.path.dirname(partial[0].folder) + '.whole')}")
 
 
 def total_undelete(results: Sequence[SalvageResult]) -> Total:
@@ -144,8 +161,10 @@ def _salvaged(results: Sequence[SalvageResult]) -> str:
     reports: list[ReadReport] = [each.report for each in results]
     dropped = sum(report.dropped_bytes for report in reports)
     ranges = sum(len(report.dropped) for report in reports)
-    left_out = f"; left out {plural(ranges, 'damaged range')}, {size_text(dropped)}" if ranges else "; nothing was damaged"
-    return f"{_counted(results)}: {kept}{left_out}"
+    unread = sum(len(report.unread) for report in reports)
+    parts = [f"left out {plural(ranges, 'damaged range')}, {size_text(dropped)}"] if ranges else []
+    parts += [f"{plural(unread, 'file')} could not be read"] if unread else []
+    return f"{_counted(results)}: {kept}; {'; '.join(parts) or 'nothing was damaged'}"
 
 
 def _counted(results: Sequence[Written]) -> str:

@@ -26,11 +26,17 @@ def describe(verdict: Verdict) -> str:
     refusals += [f"{each.name}: {each.detail}" for each in verdict.partitions if each.outcome == REFUSED]
     if refusals:
         return f"the broker will not start with this log directory: {_named(refusals)}"
-    return ". ".join([_start(verdict), *_basis(verdict), *_doubts(verdict)])
+    doubts = list(_doubts(verdict))
+    return ". ".join([*doubts, _start(verdict, has_doubts=bool(doubts)), *_basis(verdict)])
 
 
-def _start(verdict: Verdict) -> str:
-    starts = "the broker will start" if verdict.is_whole and verdict.is_configured else f"a broker will load {_these(verdict)}"
+def _start(verdict: Verdict, *, has_doubts: bool) -> str:
+    if has_doubts:  # the first sentence has them: this one is not read without it
+        starts = "A broker will load the rest"
+    else:
+        starts = (
+            "the broker will start" if verdict.is_whole and verdict.is_configured else f"a broker will load {_these(verdict)}"
+        )
     losses = list(_losses(verdict.partitions))
     tails = [f"{each.name} at offset {each.end_offset}" for each in verdict.partitions if each.outcome == CUT and not each.loss]
     if losses:
@@ -87,10 +93,13 @@ def _basis(verdict: Verdict) -> Iterator[str]:
 
 
 def _doubts(verdict: Verdict) -> Iterator[str]:
+    """What could not be found out: it comes first, because nobody may take the rest for the whole."""
+    unknown = [f"{each.name} ({each.detail})" for each in verdict.partitions if each.outcome == UNKNOWN]
+    if unknown:
+        yield f"not known for {plural(len(unknown), 'partition')}: {_named(unknown)}"
     doubts = [f"{path_text(os.path.basename(found.path))} {found.why}" for found in verdict.obstacles if not found.is_sure]
-    doubts += [f"{each.name}: {each.detail}" for each in verdict.partitions if each.outcome == UNKNOWN]
     if doubts:
-        yield f"Not known: {_named(doubts)}"
+        yield f"{'Not' if unknown else 'not'} known whether the broker will start: {_named(doubts)}"
 
 
 def _named(texts: Sequence[str]) -> str:

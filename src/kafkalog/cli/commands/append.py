@@ -43,7 +43,7 @@ content under another name or through a pipe may be different records, so it is 
 TERMS = {
     "Source formats (by file name, or --format)": {
         "json": "JSON lines as `kafkalog cat --json` writes them: objects with key, value, timestamp, headers; bytes that are "
-        'not text are {"base64": "..."}. Any other JSON is a value itself.',
+        'not text are {"base64": "..."}. Any other JSON is a value itself, an object without key and value, too.',
         "lines": "Every line is a value.",
         "csv": 'A line of names, then records. An empty field is null, "" is empty, headers are JSON.',
         "arrow": "Arrow's IPC stream or file, with the columns of the table `records`.",

@@ -17,7 +17,8 @@ compacted have them (and the log of the KRaft controller).
 
 {PLACES_TEXT}
 
-{LOSS_TEXT} Without a terminal, records without a key are deleted only with --yes.
+{LOSS_TEXT} Records without a key are left out of a copy only after the
+same question; without a terminal, only with --yes.
 """
 EXAMPLES = (
     "kafkalog compact /var/lib/kafka/data --topic users --in-place --dry-run",

@@ -113,7 +113,7 @@ topic_id_option = click.option(
     "--topic-id",
     "topic_ids",
     multiple=True,
-    callback=_listed,
+    callback=listed,
     metavar="ID",
     help="With several PATHs where a topic was created again: the id of the one that is meant; may be repeated.",
 )
@@ -131,7 +131,7 @@ quiet_option = click.option(
 now_option = click.option(
     "--now", callback=parse_time, metavar="TIME", help="Use this as the current time.  [default: the machine's clock]"
 )
-yes_option = click.option("--yes", is_flag=True, help="With --in-place: delete records without asking.")
+yes_option = click.option("--yes", is_flag=True, help="Delete records without asking.")
 config_option = click.option(
     "--config",
     multiple=True,

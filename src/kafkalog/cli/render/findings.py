@@ -98,7 +98,8 @@ def _summary(found: Findings) -> str:
 
 def _verdict(verdict: Verdict, style: Style, path: str) -> Iterator[str]:
     """What the broker will do, and the commands to type; these are never broken into lines."""
-    code = RED if verdict.starts is False else YELLOW if verdict.starts is None or verdict.partitions else ""
+    is_unknown = verdict.starts is None and not verdict.is_running
+    code = RED if verdict.starts is False or is_unknown else YELLOW if verdict.is_running or verdict.partitions else ""
     yield ""
     of_path = f" of {path}" if path else ""
     text = printable(f"verdict{of_path}: {verdict.text}.")

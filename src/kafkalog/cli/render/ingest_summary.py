@@ -42,6 +42,10 @@ def printable_summary(summary: IngestSummary) -> str:
     if not summary.dry_run:
         rates = f"{summary.records_per_second:,.0f} records/s, {summary.bytes_per_second / 1e6:,.0f} MB/s of log"
         lines.append(f"{summary.seconds:.1f} s: {rates}")
+        if not summary.tables:
+            lines.append(
+                f"to read it: SELECT topic, count(*) FROM '{printable(summary.target)}/topic=*/**/*.parquet' GROUP BY topic"
+            )
     return "\n".join(lines)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from kafkalog.format.batch import MAX_MAGIC
 from kafkalog.format.quantities import disk_text, moment_text, plural, size_text
+from kafkalog.format.shell import path_word
 from kafkalog.tasks.listing import Listing, PartitionListing, TopicListing
 from kafkalog.tasks.partition_summary import FormatShare
 
@@ -24,6 +25,7 @@ OPTIONAL = (
 NARROWEST_NAME = 20  # a longer name is shortened to this before a column is omitted
 TEXT_COLUMNS = ("topic", "state", "formats", "codecs")
 LINES_SHOWN = 20
+TOPICS_NAMED = 8
 WIDE = 130  # from here on times have hours and minutes
 
 Row = TopicListing | PartitionListing
@@ -47,10 +49,12 @@ class ListingPage:
         yield ""
         yield self._total()
         yield self._on_disk()
+        if self.deep:
+            yield f"checksums are not checked here, but by: kafkalog verify {printable(path_word(self.listing.path))}"
         if self.formats:
             yield self._verdict()
         yield from self._section("leftovers", self._leftovers())
-        tails = [f"{_folder(found)}: {found.tail_bytes} bytes" for found in self.listing.partitions if found.tail_bytes]
+        tails = [f"{_folder(found)}: {size_text(found.tail_bytes)}" for found in self.listing.partitions if found.tail_bytes]
         yield from self._section("incomplete entries at the end: still being written, or cut short", tails)
         problems = [problem for found in self.listing.partitions for problem in found.problems]
         yield from self._section("problems", problems, RED)
@@ -100,13 +104,18 @@ class ListingPage:
             **counts,
             "from": self._time(row.first_timestamp_ms),
             "to": self._time(row.last_timestamp_ms),
-            "formats": ",".join(f"v{magic}" for magic in row.magics) or UNKNOWN,
+            "formats": self._formats(row.magics) or UNKNOWN,
             "codecs": ",".join(row.codecs) or UNKNOWN,
             "ratio": _ratio(row),
             "epoch": str(row.leader_epochs[-1]) if row.leader_epochs else UNKNOWN,
             "left": str(len(row.leftovers)),
             "problems": str(len(row.problems)),
         }
+
+    def _formats(self, magics: Sequence[int]) -> str:
+        """The formats that were seen; between v0 and v2 there may be v1, which only reading all headers would show."""
+        is_open = not self.deep and tuple(magics) == (0, 2)
+        return ("…" if is_open else ",").join(f"v{magic}" for magic in magics)
 
     def _time(self, milliseconds: int | None) -> str:
         return UNKNOWN if milliseconds is None else moment_text(milliseconds, self.time_format)
@@ -131,7 +140,10 @@ class ListingPage:
         share = sum((topic.formats.get(magic, FormatShare()) for topic in old for magic in (0, 1)), FormatShare())
         records = "an unknown number of" if share.records is None else str(share.records)
         stored = f"{size_text(share.bytes)} in {records} records"
-        return f"{plural(len(old), 'topic')} with v0 or v1: {stored}, which Kafka 4 reads but cannot write"
+        line = f"{plural(len(old), 'topic')} with v0 or v1: {stored}, which Kafka 4 reads but cannot write"
+        topics = " ".join(f"--topic {path_word(topic.topic)}" for topic in old[:TOPICS_NAMED])
+        path = path_word(self.listing.path)
+        return f"{line}\nto convert them: kafkalog convert {printable(path)} {printable(topics)} --out converted"
 
     def _leftovers(self) -> list[str]:
         folders = [f"{_folder(found)} ({size_text(found.size)})" for found in self.listing.partitions if found.state]

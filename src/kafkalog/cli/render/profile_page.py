@@ -111,7 +111,7 @@ class ProfilePage:
             yield f"  aborted: {size} in {compaction.aborted_records} records of aborted transactions"
         if compaction.unkeyed_records:
             share = self._share(compaction.unkeyed_bytes)
-            yield f"  without a key: {share} in {compaction.unkeyed_records} records, which cannot be compacted"
+            yield f"  without a key: {share} in {compaction.unkeyed_records} records, which compaction deletes"
 
     def _zstd(self) -> str:
         zstd = self.found.zstd

@@ -99,7 +99,7 @@ class Change:
                 self._note(DAMAGE if isinstance(result, MaintenanceResult) and _was_cut(result) else CLEAN)
         if results and not self.options.as_json:
             self._say_total(results)
-        self._note(self.failures.finish())
+        self._note(self.failures.finish(len(results)))
         return self.code
 
     def _say_total(self, results: list[Any]) -> None:
@@ -125,7 +125,8 @@ class Change:
             return True
         if sys.stdin is not None and sys.stdin.isatty() and sys.stderr is not None and sys.stderr.isatty():
             self.bar.hide()
-            is_confirmed = click.confirm(printable(f"{name_of(result)}: delete {_describe_loss(result)} for good?"), err=True)
+            end = "in the copy" if self.options.out is not None else "for good"
+            is_confirmed = click.confirm(printable(f"{name_of(result)}: delete {_describe_loss(result)} {end}?"), err=True)
             self._note(CLEAN if is_confirmed else USAGE)
             return bool(is_confirmed)
         if _was_cut(result):
@@ -226,6 +227,8 @@ def _describe_change(result: MaintenanceResult) -> list[str]:
         read, kept = result.details["records_read"], result.details["records_kept"]
         passes = plural(result.details["passes"], "pass", "passes")
         lines.append(f"  {kept} of {plural(read, 'record')} kept, in {passes}")
+    if result.loss is not None and result.loss.without_key and result.state != "not written":
+        lines.append(f"  deleted {_describe_loss(result)}")
     if result.after is not None and result.state == "written":
         lines.append(f"  now {_describe_state(result.after)}")
     return lines

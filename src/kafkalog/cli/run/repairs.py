@@ -49,4 +49,4 @@ def run_repair(
             results.append(result)
     if results and not repair.as_json and (lines := total_lines(add_up(results), len(results))):
         click.echo(lines)
-    return max(code, failures.finish())
+    return max(code, failures.finish(len(results)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -93,13 +93,23 @@ class Written:
 
     rows: int = 0
     size: int = 0
+    as_bytes: list[str] = field(default_factory=list)  # key and value, where they are columns of bytes
 
 
 def _written(output: Output, written: Written | None) -> str:
     """What a file holds now; nothing where the rows themselves were seen."""
     if written is None or output.rows.output == STDOUT:
         return ""
-    return f"wrote {plural(written.rows, 'row')}, {size_text(written.size)}, to {printable(output.rows.output)}"
+    line = f"wrote {plural(written.rows, 'row')}, {size_text(written.size)}, to {printable(output.rows.output)}"
+    if not written.as_bytes or output.rows.format not in BINARY_FORMATS:
+        return line
+    names = written.as_bytes
+    are = "are bytes: --text " if len(names) > 1 else "is bytes: --text "
+    return f"{line}; {' and '.join(names)} {are}{','.join(names)} makes {'them' if len(names) > 1 else 'it'} text"
+
+
+def _bytes_of(batch: pa.RecordBatch) -> list[str]:
+    return [name for name in ("key", "value") if name in batch.schema.names and batch.schema.field(name).type == pa.binary()]
 
 
 def _replaced(report: ReadReport) -> str:
@@ -120,6 +130,7 @@ def _write_rows(
         writer = open_writer(sink)
         try:
             for batch in limited(_read(batches), output.rows.limit):
+                written.as_bytes = _bytes_of(batch) if output.rows.text is None else []
                 writer.write(batch)
                 written.rows += batch.num_rows
                 if follow:

@@ -16,7 +16,7 @@ from .section import MINUTE, Section, colour_of, command, middle_cut, more_rows,
 
 WIDTH, HEIGHT = 1120, 460
 HEAD = 15  # of a topic or partition that has room for its name
-LETTER = 6.2
+LETTER = 7.0
 LEAST_AREA = 24.0  # square pixels; what is smaller is drawn as one rest
 LEAST_SEGMENT_AREA = 160.0
 MOST_TOPICS, MOST_PARTITIONS, MOST_SEGMENTS = 1000, 2500, 100

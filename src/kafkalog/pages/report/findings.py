@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
@@ -15,6 +16,8 @@ from kafkalog.tasks.overview.result import Overview
 from .section import Section, command, more_rows
 
 MOST_ROWS = 500
+REBUILT_BY_REINDEX = ("index-mismatch", "index-missing", "file-format", "snapshot-mismatch", "orphan")
+INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex", ".snapshot")
 MOST_OF_A_KIND = 5  # of one reason in one partition
 
 
@@ -99,7 +102,16 @@ def _row(found: Finding) -> list[Cell | Child]:
 
 
 def _next(found: Finding) -> str:
-    """The command that shows the bytes of it, or checks the file again."""
+    """The command that repairs it, shows its bytes, or checks the file again."""
+    folder = os.path.dirname(found.file) or found.file
     if found.position is not None and found.file.endswith(".log"):
         return command("kafkalog", "explain", found.file, "--position", str(found.position))
-    return command("kafkalog", "verify", found.file.rpartition("/")[0] or found.file)
+    if "://" in found.file:
+        return command("kafkalog", "verify", folder)
+    if found.reason in REBUILT_BY_REINDEX and found.file.endswith(INDEX_SUFFIXES):
+        return command("kafkalog", "reindex", folder, "--in-place")
+    if found.reason == "leftover" and found.file.endswith("-delete"):
+        return command("kafkalog", "undelete", folder)
+    if found.reason == "foreign-folder":
+        return command("mv", "--", found.file, f"{folder}.{os.path.basename(found.file)}")
+    return command("kafkalog", "verify", folder)

@@ -171,8 +171,15 @@
     }
 
     function show(path) {
+      const hadFocus = svg.contains(document.activeElement);
       trail(path);
       svg.focusPath = path;
+      look(path);
+      // What had the focus is gone; on <body> a screen reader would start again.
+      if (hadFocus) (svg.querySelector("[tabindex='0']") ?? crumbs.querySelector("button"))?.focus();
+    }
+
+    function look(path) {
       if (!path.length) { svg.replaceChildren(...whole); return; }
       const here = path[path.length - 1];
       const items = here.items.filter((item) => item.bytes > 0).sort((a, b) => b.bytes - a.bytes);
@@ -203,7 +210,7 @@
       const rect = draw("rect", { x, y, width: w, height: h, class: `partition ${colour}` }, title);
       const group = draw("g", {}, rect);
       if (h > 18 && w > 34) {
-        const room = Math.floor((w - 8) / 6.2);
+        const room = Math.floor((w - 8) / 7);
         group.append(draw("text", { x: x + 4, y: y + 13, class: "name" }, middleCut(item.name, Math.max(room, 2))));
         if (h > 34) group.append(draw("text", { x: x + 4, y: y + 27, class: "name" }, w > 70 ? size(item.bytes) : ""));
       }

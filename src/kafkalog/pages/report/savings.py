@@ -8,7 +8,7 @@ from kafkalog.pages.tables import Cell, Column, code, number, share, size, table
 from kafkalog.tasks.overview.result import Overview
 from kafkalog.tasks.profile.result import Estimate
 
-from .section import MINUTE, Section, command, more_rows, time_text, topic_command
+from .section import MINUTE, Section, command, damaged_topics, more_rows, time_text, topic_command
 
 MOST_ROWS = 100
 WORTH_A_COMMAND = 0.05  # of a topic's bytes
@@ -31,7 +31,8 @@ def _words(overview: Overview) -> Markup:
     if compaction is not None:
         lines.append(
             f"Compaction would drop {_about(compaction.duplicate_bytes)} of records with a later one of the same key, and with "
-            f"time {_about(compaction.tombstone_bytes)} of tombstones; {size_text(compaction.unkeyed_bytes)} have no key."
+            f"time {_about(compaction.tombstone_bytes)} of tombstones. {size_text(compaction.unkeyed_bytes)} have no key, which "
+            "compaction deletes: it is for topics in which every record has a key."
         )
     return joined(element("p", line) for line in lines)
 
@@ -64,7 +65,7 @@ def _by_topic(overview: Overview) -> Markup:
                 size(count.bytes),
                 *_saving(saved, count.bytes),
                 *_saving(dropped, count.bytes),
-                _next(overview, topic, count.bytes, saved or 0, dropped or 0),
+                _next(overview, topic, count.bytes, saved or 0, 0 if compaction and compaction.unkeyed_records else dropped or 0),
             ]
         )
     more = more_rows(len(rows), len(profile.topics), command("kafkalog", "profile", *overview.paths[:1]))
@@ -78,8 +79,8 @@ def _saving(saved: int | None, whole: int) -> list[Cell | Child]:
 
 
 def _next(overview: Overview, topic: str, whole: int, saved: int, dropped: int) -> Child:
-    """The command for the larger of the two savings, if it is worth one."""
-    if max(saved, dropped) < WORTH_A_COMMAND * whole:
+    """The command for the larger of the two savings, if it is worth one and the topic can be rewritten."""
+    if max(saved, dropped) < WORTH_A_COMMAND * whole or topic in damaged_topics(overview):
         return None
     if dropped > saved:
         return code(topic_command("compact", overview, topic, "--out", "compacted"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 from kafkalog.format.markup import Markup, joined
@@ -43,6 +44,19 @@ def path_of(overview: Overview, topic: str) -> str:
     folders = [found.folder for found in overview.topics.get(topic, ())]
     below = [path for path in overview.paths for folder in folders[:1] if folder.startswith(path)]
     return max(below, key=len, default=overview.paths[0])
+
+
+def damaged_topics(overview: Overview) -> set[str]:
+    """The topics with damage in a log: what rewrites these ends at the damage."""
+    errors = () if overview.checked is None else overview.checked.errors
+    found = {each.topic for each in errors if each.topic is not None and each.file.endswith(".log")}
+    return found | {
+        each.topic for each in overview.partitions for drop in overview.profile.report.dropped if _is_in(drop.file, each.folder)
+    }
+
+
+def _is_in(file: str, folder: str) -> bool:
+    return os.path.dirname(file) == folder
 
 
 def colour_of(overview: Overview) -> dict[str, str]:

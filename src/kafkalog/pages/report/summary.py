@@ -14,9 +14,10 @@ from kafkalog.tasks.overview.result import Overview
 from kafkalog.tasks.transactions import abort_command
 from kafkalog.tasks.verdict import Verdict
 
-from .section import DAY, MINUTE, Section, command, time_text, topic_command
+from .section import DAY, MINUTE, Section, command, damaged_topics, middle_cut, time_text, topic_command
 
 NAMED = 3
+NAME_LENGTH = 40
 WORTH_SAVING = 0.1  # of the bytes
 
 
@@ -74,7 +75,8 @@ def _verdicts(overview: Overview) -> Child:
 
 
 def _severity(found: Verdict) -> str:
-    return ERROR if found.starts is False else WARNING if found.starts is None or found.partitions else INFO
+    is_unknown = found.starts is None and not found.is_running
+    return ERROR if found.starts is False or is_unknown else WARNING if found.is_running or found.partitions else INFO
 
 
 def _verdict(found: Verdict, *, several: bool) -> list[Child]:
@@ -122,7 +124,13 @@ def _findings(overview: Overview) -> Iterator[Hint]:
             kinds = [f"{reason} ({count})" for reason, count in Counter(each.reason for each in found).most_common(NAMED)]
             places = len({(each.topic, each.partition) for each in found})
             text = f"{plural(len(found), severity)} in {plural(places, 'partition')}: {', '.join(kinds)}."
-            yield Hint(severity, text, () if overview.verdicts else (command("kafkalog", "verify", *overview.paths[:1]),))
+            has_steps = any(verdict.next_steps for verdict in overview.verdicts)
+            text += (
+                " What to type is above, and with each finding below."
+                if has_steps
+                else " What to type is with each finding below."
+            )
+            yield Hint(severity, text)
 
 
 def _open_transactions(overview: Overview) -> Iterator[Hint]:
@@ -167,18 +175,29 @@ def _savings(overview: Overview) -> Iterator[Hint]:
     profile = overview.profile
     total = profile.total.bytes
     if profile.zstd.bytes is not None and total and profile.zstd.bytes.value > WORTH_SAVING * total:
-        text = f"zstd would save about {size_text(profile.zstd.bytes.value)} of {size_text(total)}."
+        text = f"zstd would save about {size_text(profile.zstd.bytes.value)} of {size_text(total)}"
         saved = {topic: found.bytes.value for topic, found in profile.zstd_by_topic.items() if found.bytes is not None}
-        yield Hint(INFO, text, _for_largest(saved, "convert", overview, "--codec", "zstd", "--out", "smaller"))
+        yield _for_largest(text, saved, "convert", overview, "--codec", "zstd", "--out", "smaller")
     compaction = profile.compaction
     if compaction is not None and total and compaction.duplicate_bytes.value > WORTH_SAVING * total:
         duplicates = size_text(compaction.duplicate_bytes.value)
-        text = f"About {duplicates} are records with a later one of the same key, which compaction drops."
-        dropped = {topic: found.duplicate_bytes.value for topic, found in profile.compaction_by_topic.items()}
-        yield Hint(INFO, text, _for_largest(dropped, "compact", overview, "--out", "compacted"))
+        text = (
+            f"About {duplicates} are records with a later one of the same key. Compaction drops these, and is for topics with "
+            "cleanup.policy=compact only: of a topic of events it keeps the last one of each key, and deletes those without a key"
+        )
+        topics = profile.compaction_by_topic
+        dropped = {topic: found.duplicate_bytes.value for topic, found in topics.items() if not found.unkeyed_records}
+        yield _for_largest(text, dropped, "compact", overview, "--out", "compacted")
 
 
-def _for_largest(saved: dict[str, int], verb: str, overview: Overview, *options: str) -> tuple[str, ...]:
-    """The command for the topic that saves most; Kafka's own topics are the broker's business."""
-    own = {topic: size for topic, size in saved.items() if size > 0 and not topic.startswith("__")}
-    return (topic_command(verb, overview, max(own, key=own.__getitem__), *options),) if own else ()
+def _for_largest(text: str, saved: dict[str, int], verb: str, overview: Overview, *options: str) -> Hint:
+    """A hint with the command for the topic that saves most, and how much. Kafka's own topics are the broker's business, and
+    of a damaged one the command would end at the damage."""
+    damaged = damaged_topics(overview)
+    own = {topic: size for topic, size in saved.items() if size > 0 and not topic.startswith("__") and topic not in damaged}
+    if not own:
+        return Hint(INFO, f"{text}.")
+    largest = max(own, key=own.__getitem__)
+    without = " (damaged topics are to be salvaged first)" if damaged & saved.keys() else ""
+    text = f"{text}. In {middle_cut(largest, NAME_LENGTH)} about {size_text(own[largest])}{without}:"
+    return Hint(INFO, text, (topic_command(verb, overview, largest, *options),))

@@ -87,8 +87,10 @@ def source_file(path: str, format_name: str | None = None, encoding: str = "utf8
 
 
 def sources_of(given: Given | Sequence[Given], format_name: str | None, encoding: str) -> list[SourceFile | pa.Table]:
-    """Paths and tables as sources."""
+    """Paths and tables as sources; UsageError for a table whose rows would all be nulls."""
     several = [given] if isinstance(given, str | os.PathLike | pa.Table) else given
+    for table in (each for each in several if isinstance(each, pa.Table)):
+        _require_columns("the table", table.column_names)
     return [each if isinstance(each, pa.Table) else source_file(os.fspath(each), format_name, encoding) for each in several]
 
 
@@ -160,7 +162,7 @@ def _csv(source: SourceFile, content: Content) -> Iterator[pa.Table]:
     with _opened(source, content) as file:
         heading = file.readline() if first_line is None else first_line
         names = next(csv.reader([heading.decode("utf-8-sig", "replace")]), [])
-        _require_columns(source, names)
+        _require_columns(source.name, names)
         found = [name for name in COLUMNS if name in names]
         reader = pyarrow.csv.open_csv(
             file,
@@ -224,7 +226,7 @@ def _arrow(source: SourceFile, content: Content) -> Iterator[pa.Table]:
 
     if source.path != STDIN and _is_arrow_file(source):
         with open(source.path, "rb") as whole, pyarrow.ipc.open_file(whole) as stored:
-            _require_columns(source, stored.schema.names)
+            _require_columns(source.name, stored.schema.names)
             for number in range(stored.num_record_batches):
                 content.position = source.size * (number + 1) // stored.num_record_batches
                 yield _chosen(pa.Table.from_batches([stored.get_batch(number)]))
@@ -232,7 +234,7 @@ def _arrow(source: SourceFile, content: Content) -> Iterator[pa.Table]:
         return
     with _opened(source, content) as file:
         stream = pyarrow.ipc.open_stream(file)
-        _require_columns(source, stream.schema.names)
+        _require_columns(source.name, stream.schema.names)
         for batch in stream:
             yield _chosen(pa.Table.from_batches([batch]))
 
@@ -247,7 +249,7 @@ def _parquet(source: SourceFile, content: Content) -> Iterator[pa.Table]:
 
     with pyarrow.parquet.ParquetFile(source.path) as stored:
         names = stored.schema_arrow.names
-        _require_columns(source, names)
+        _require_columns(source.name, names)
         found = [name for name in COLUMNS if name in names]
         for group in range(stored.num_row_groups):  # of several at once Arrow holds all
             for batch in stored.iter_batches(ROWS_AT_ONCE, row_groups=[group], columns=found):
@@ -257,13 +259,13 @@ def _parquet(source: SourceFile, content: Content) -> Iterator[pa.Table]:
     content.read_from(source.path)
 
 
-def _require_columns(source: SourceFile, names: Sequence[str]) -> None:
+def _require_columns(source: str, names: Sequence[str]) -> None:
     twice = [name for name in COLUMNS if list(names).count(name) > 1]
     if twice:
-        raise UsageError(f"{source.name}: column {twice[0]} occurs twice")
+        raise UsageError(f"{source}: column {twice[0]} occurs twice")
     if "key" not in names and "value" not in names:
         there = ", ".join(map(repr, names[:10]))
-        raise UsageError(f"{source.name}: neither a column key nor a column value; there are: {there}")
+        raise UsageError(f"{source}: neither a column key nor a column value; there are: {there}")
 
 
 def _chosen(table: pa.Table) -> pa.Table:

@@ -124,11 +124,11 @@ def _add_to_segment(segment: SegmentView, entries: EntryTable, counts: Ints, las
     segment.last_offset = max(segment.last_offset, last_offset)
     segment.batches += len(entries)
     segment.records += int(counts.sum())
-    times = entries.max_timestamp[entries.max_timestamp >= 0]
-    if len(times):
-        first = int(times.min())
+    known = entries.max_timestamp >= 0
+    if known.any():
+        first = int(entries.first_timestamp[known].min())
         segment.first_timestamp_ms = first if segment.first_timestamp_ms < 0 else min(segment.first_timestamp_ms, first)
-        segment.last_timestamp_ms = max(segment.last_timestamp_ms, int(times.max()))
+        segment.last_timestamp_ms = max(segment.last_timestamp_ms, int(entries.max_timestamp[known].max()))
 
 
 def _add_epochs(view: PartitionView, entries: EntryTable, counts: Ints) -> None:

@@ -126,7 +126,7 @@ class Compaction:
     """What a compaction of everything would drop, as if the newest segment were closed, too.
 
     `duplicates` are records with a later one of the same key, `tombstones` the last records of keys that have no value: they go
-    once delete.retention.ms has passed. Records of aborted transactions go as well; records without a key cannot be compacted.
+    once delete.retention.ms has passed. Records of aborted transactions go as well, and so do records without a key.
     """
 
     keyed_records: int
