@@ -20,7 +20,7 @@ import kafkalog
 from kafkalog.errors import StorageError, UsageError
 from kafkalog.format.reference import Record, encode_batch
 from kafkalog.spark.errors import SparkSourceError
-from kafkalog.spark.ingestion import lake_ledger, lake_table, run
+from kafkalog.spark.ingestion import iceberg, lake_ledger, lake_table, run
 from kafkalog.spark.ingestion.delta import DeltaLakeTable
 from kafkalog.spark.ingestion.iceberg import IcebergLakeTable
 from kafkalog.spark.ingestion.lake_files import table_name
@@ -286,6 +286,60 @@ def test_an_answer_that_is_lost_on_the_way_is_looked_up_not_repeated(
     assert read_lake(target, lake) == read_logs(logs)
 
 
+def test_a_commit_whose_answer_the_catalog_lost_keeps_its_manifests(
+    logs: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    commit_table = SqlCatalog.commit_table
+
+    def unheard(*arguments: Any) -> None:
+        commit_table(*arguments)
+        raise ConnectionError("the answer was lost")
+
+    monkeypatch.setattr(lake_table, "PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(SqlCatalog, "commit_table", unheard)
+    assert take_lake(logs, target, "iceberg").records == 120
+    assert read_lake(target, "iceberg") == read_logs(logs)
+
+
+def test_a_last_attempt_that_met_its_own_commit_is_no_failure(
+    logs: Path, target: Path, lake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append = TABLES[lake].append
+
+    def refused(table: Any, commit: Any) -> None:  # its request was repeated on the way
+        append(table, commit)
+        raise lake_table.Conflict("it is there already")
+
+    monkeypatch.setattr(lake_table, "TRIES", 1)
+    monkeypatch.setattr(TABLES[lake], "append", refused)
+    assert take_lake(logs, target, lake).records == 120
+    assert read_lake(target, lake) == read_logs(logs)
+    check_lake(target, lake, "orders")
+
+
+def test_files_of_a_commit_that_may_have_happened_below_another_one_are_kept(
+    logs: Path, target: Path, lake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append = TABLES[lake].append
+
+    def followed(table: Any, commit: Any) -> None:
+        """The answer is lost, and the next ingest is faster than this one looks it up."""
+        monkeypatch.setattr(TABLES[lake], "append", append)
+        append(table, commit)
+        inner = type(table)(*_arguments(table))
+        inner.head()
+        append(inner, replace_run(commit, commit.edit.number + 1))
+        raise ConnectionError("the answer was lost")
+
+    monkeypatch.setattr(lake_table, "PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(TABLES[lake], "append", followed)
+    with pytest.raises(SparkSourceError, match="the next run finds out whether it happened"):
+        take_lake(logs, target, lake)
+    assert read_lake(target, lake) == read_logs(logs)
+
+
 def test_a_commit_that_never_reached_the_table_is_made_again(
     logs: Path, target: Path, lake: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -350,10 +404,11 @@ def _arguments(table: Any) -> tuple[Any, ...]:
     return open_target(table.options.target), table.options, table.folder, table.topic
 
 
-def replace_run(commit: lake_table.LakeCommit) -> lake_table.LakeCommit:
-    """The commit of another run that wants the same number and adds nothing."""
+def replace_run(commit: lake_table.LakeCommit, number: int | None = None) -> lake_table.LakeCommit:
+    """The commit of another run that wants the same number, or this one, and adds nothing."""
     edit = commit.edit
-    return lake_table.LakeCommit(type(edit)(edit.table, edit.number, "0000000000000-0123456789ab"), (), (), commit.offsets)
+    wanted = type(edit)(edit.table, edit.number if number is None else number, "0000000000000-0123456789ab")
+    return lake_table.LakeCommit(wanted, (), (), commit.offsets)
 
 
 # -- others at the same table --------------------------------------------------------------------------------------------------
@@ -528,3 +583,12 @@ def test_columns_are_those_of_the_records_table(logs: Path, target: Path, lake: 
         names = [field.name for field in delta_table(target).schema().fields]
     assert names[:7] == ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
     assert set(COLUMNS) <= set(kafkalog.open(logs).read("records").schema.names)
+
+
+def test_old_metadata_of_an_iceberg_table_is_deleted(logs: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(iceberg.METADATA_KEPT, "write.metadata.previous-versions-max", "2")
+    for offset in (110, 120, 130, 140):
+        take_lake(logs, target, "iceberg")
+        write_segment(logs / "orders-0", offset, made_batch(offset))
+    assert len(list((target / "orders" / "metadata").glob("*.metadata.json"))) == 3
+    assert len(read_lake(target, "iceberg")) == 150
