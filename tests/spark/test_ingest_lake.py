@@ -24,6 +24,7 @@ from kafkalog.spark.ingestion import iceberg, lake_ledger, lake_table, run
 from kafkalog.spark.ingestion.delta import DeltaLakeTable
 from kafkalog.spark.ingestion.iceberg import IcebergLakeTable
 from kafkalog.spark.ingestion.lake_files import table_name
+from kafkalog.spark.ingestion.local_target import LocalTarget
 from tests.builders.small_logs import made_batch, write_segment
 from tests.ports import reserve_port
 from tests.spark.ingested import COLUMNS, damaged_rows, read_logs, take, write_orders
@@ -135,6 +136,14 @@ def test_duckdb_polars_and_pyarrow_read_the_same_rows(logs: Path, target: Path) 
     offsets = sorted(row[1:3] for row in read_logs(logs))
     for frame in frames:
         assert sorted(zip(*(frame.column(name).to_pylist() for name in ("partition", "offset")), strict=True)) == offsets
+
+
+def test_polars_reads_the_topic_and_the_day_of_a_delta_table(logs: Path, target: Path) -> None:
+    write_segment(logs / "clicks-0", 0, made_batch(0))
+    take_lake(logs, target, "delta", table="all", by="hour")
+    columns = ["topic", "day", "hour"]
+    found = polars.read_delta(str(target / "all")).group_by(columns).len().sort(columns).rows()
+    assert found == [("clicks", date(2023, 11, 14), 22, 10), ("orders", date(2023, 11, 14), 22, 120)]
 
 
 # -- what a table says of its files --------------------------------------------------------------------------------------------
@@ -394,6 +403,29 @@ def test_of_two_runs_that_pass_the_lock_one_commits_and_the_other_says_so(
     with pytest.raises(SparkSourceError, match=r"KAFKALOG_TARGET_BUSY: .*has made commit 2"):
         take_lake(logs, target, lake)
     assert len(counted_files(target, lake)) == 1
+
+
+@pytest.mark.parametrize("place", ["commit_once", "_record"])
+def test_a_run_that_another_one_believes_dead_cannot_commit_files_that_are_removed(
+    logs: Path, target: Path, lake: str, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take_lake(logs, target, lake)
+    write_segment(logs / "orders-0", 110, made_batch(110))
+    owner: Any = lake_ledger if place == "commit_once" else lake_ledger.LakeLedger
+    function = getattr(owner, place)
+
+    def overtaken(*arguments: Any) -> None:
+        monkeypatch.setattr(owner, place, function)
+        take_lake(logs, target, lake)
+        function(*arguments)
+
+    monkeypatch.setattr(LocalTarget, "_lock", lambda self, descriptor: None)  # a file system on which locks do not hold
+    monkeypatch.setattr(owner, place, overtaken)
+    with pytest.raises(SparkSourceError, match=r"KAFKALOG_TARGET_BUSY: .*has made commit 3"):
+        take_lake(logs, target, lake)
+    assert take_lake(logs, target, lake).commit is None
+    assert read_lake(target, lake) == read_logs(logs)
+    check_lake(target, lake, "orders")
 
 
 def _arguments(table: Any) -> tuple[Any, ...]:
