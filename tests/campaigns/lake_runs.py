@@ -7,6 +7,7 @@ is killed, or told to continue after another run has been at work.
 from __future__ import annotations
 
 import importlib
+import inspect
 import multiprocessing
 import os
 import signal
@@ -112,7 +113,8 @@ def _stop_at(stop: Stop, pipe: Connection) -> None:
     owner: Any = importlib.import_module(module)
     for each in outer:
         owner = getattr(owner, each)
-    setattr(owner, name, _stopping(getattr(owner, name), stop, pipe))
+    stopping: Any = _stopping(getattr(owner, name), stop, pipe)
+    setattr(owner, name, staticmethod(stopping) if isinstance(inspect.getattr_static(owner, name), staticmethod) else stopping)
 
 
 def _stopping(function: Callable[..., Any], stop: Stop, pipe: Connection) -> Callable[..., Any]:
