@@ -15,6 +15,7 @@ DAMAGE_ARGS ?=
 FUZZ_ARGS ?=
 KILLS_ARGS ?=
 S3_ARGS ?=
+LAKE_ARGS ?=
 CRASHES_ARGS ?=
 LIVING_ARGS ?=
 DOCS_ARGS ?=
@@ -27,7 +28,7 @@ SPARK_VERSIONS_ARGS ?=
 comma := ,
 SOURCES := src tests benchmarks tools
 
-.PHONY: help venv demo test lowest spark-versions lint format bench bench-spark damage kills s3 living crashes fuzz docs picture packages site clean
+.PHONY: help venv demo test lowest spark-versions lint format bench bench-spark damage kills s3 lake living crashes fuzz docs picture packages site clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -95,6 +96,10 @@ kills: $(SPARK_READY)  ## 200 ingests killed at random moments, and what the nex
 
 s3: $(READY)  ## 200 ingests to an object store killed, 100 pairs of them set upon each other
 	$(RUN) -m tests.campaigns.object_store $(S3_ARGS)
+
+lake: $(SPARK_READY)  ## 200 ingests into Iceberg and Delta tables killed, 100 pairs of them, answers of a catalog lost
+	$(RUN) -m tests.campaigns.lake_kills $(LAKE_ARGS)
+	$(RUN) -m tests.campaigns.lake_losses
 
 living: $(SPARK_READY)  ## ingests, streams and verifies beside a broker at work (LIVING_ARGS="--ingests 200 --seconds 120")
 	$(RUN) -m tests.campaigns.living_broker.run $(LIVING_ARGS)

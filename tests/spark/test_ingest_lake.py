@@ -21,10 +21,11 @@ import kafkalog
 from kafkalog.errors import StorageError, UsageError
 from kafkalog.format.reference import Record, encode_batch
 from kafkalog.spark.errors import SparkSourceError
-from kafkalog.spark.ingestion import lake_ledger, lake_table, run
+from kafkalog.spark.ingestion import iceberg, lake_ledger, lake_table, run
 from kafkalog.spark.ingestion.delta import DeltaLakeTable
 from kafkalog.spark.ingestion.iceberg import IcebergLakeTable
 from kafkalog.spark.ingestion.lake_files import table_name
+from kafkalog.spark.ingestion.local_target import LocalTarget
 from tests.builders.small_logs import made_batch, write_segment
 from tests.conftest import NOBODY, require_root
 from tests.ports import reserve_port
@@ -143,6 +144,14 @@ def test_spark_s_workers_write_the_same_tables(logs: Path, target: Path, lake: s
     assert take_lake(logs, target, lake, spark=spark, master=None, task_bytes=2000).tasks > 1
     assert read_lake(target, lake) == read_logs(logs)
     check_lake(target, lake, "orders")
+
+
+def test_polars_reads_the_topic_and_the_day_of_a_delta_table(logs: Path, target: Path) -> None:
+    write_segment(logs / "clicks-0", 0, made_batch(0))
+    take_lake(logs, target, "delta", table="all", by="hour")
+    columns = ["topic", "day", "hour"]
+    found = polars.read_delta(str(target / "all")).group_by(columns).len().sort(columns).rows()
+    assert found == [("clicks", date(2023, 11, 14), 22, 10), ("orders", date(2023, 11, 14), 22, 120)]
 
 
 # -- what a table says of its files --------------------------------------------------------------------------------------------
@@ -294,6 +303,60 @@ def test_an_answer_that_is_lost_on_the_way_is_looked_up_not_repeated(
     assert read_lake(target, lake) == read_logs(logs)
 
 
+def test_a_commit_whose_answer_the_catalog_lost_keeps_its_manifests(
+    logs: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    commit_table = SqlCatalog.commit_table
+
+    def unheard(*arguments: Any) -> None:
+        commit_table(*arguments)
+        raise ConnectionError("the answer was lost")
+
+    monkeypatch.setattr(lake_table, "PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(SqlCatalog, "commit_table", unheard)
+    assert take_lake(logs, target, "iceberg").records == 120
+    assert read_lake(target, "iceberg") == read_logs(logs)
+
+
+def test_a_last_attempt_that_met_its_own_commit_is_no_failure(
+    logs: Path, target: Path, lake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append = TABLES[lake].append
+
+    def refused(table: Any, commit: Any) -> None:  # its request was repeated on the way
+        append(table, commit)
+        raise lake_table.Conflict("it is there already")
+
+    monkeypatch.setattr(lake_table, "TRIES", 1)
+    monkeypatch.setattr(TABLES[lake], "append", refused)
+    assert take_lake(logs, target, lake).records == 120
+    assert read_lake(target, lake) == read_logs(logs)
+    check_lake(target, lake, "orders")
+
+
+def test_files_of_a_commit_that_may_have_happened_below_another_one_are_kept(
+    logs: Path, target: Path, lake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append = TABLES[lake].append
+
+    def followed(table: Any, commit: Any) -> None:
+        """The answer is lost, and the next ingest is faster than this one looks it up."""
+        monkeypatch.setattr(TABLES[lake], "append", append)
+        append(table, commit)
+        inner = type(table)(*_arguments(table))
+        inner.head()
+        append(inner, replace_run(commit, commit.edit.number + 1))
+        raise ConnectionError("the answer was lost")
+
+    monkeypatch.setattr(lake_table, "PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(TABLES[lake], "append", followed)
+    with pytest.raises(SparkSourceError, match="the next run finds out whether it happened"):
+        take_lake(logs, target, lake)
+    assert read_lake(target, lake) == read_logs(logs)
+
+
 def test_a_commit_that_never_reached_the_table_is_made_again(
     logs: Path, target: Path, lake: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -350,6 +413,29 @@ def test_of_two_runs_that_pass_the_lock_one_commits_and_the_other_says_so(
     assert len(counted_files(target, lake)) == 1
 
 
+@pytest.mark.parametrize("place", ["commit_once", "_record"])
+def test_a_run_that_another_one_believes_dead_cannot_commit_files_that_are_removed(
+    logs: Path, target: Path, lake: str, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take_lake(logs, target, lake)
+    write_segment(logs / "orders-0", 110, made_batch(110))
+    owner: Any = lake_ledger if place == "commit_once" else lake_ledger.LakeLedger
+    function = getattr(owner, place)
+
+    def overtaken(*arguments: Any) -> None:
+        monkeypatch.setattr(owner, place, function)
+        take_lake(logs, target, lake)
+        function(*arguments)
+
+    monkeypatch.setattr(LocalTarget, "_lock", lambda self, descriptor: None)  # a file system on which locks do not hold
+    monkeypatch.setattr(owner, place, overtaken)
+    with pytest.raises(SparkSourceError, match=r"KAFKALOG_TARGET_BUSY: .*has made commit 3"):
+        take_lake(logs, target, lake)
+    assert take_lake(logs, target, lake).commit is None
+    assert read_lake(target, lake) == read_logs(logs)
+    check_lake(target, lake, "orders")
+
+
 def _arguments(table: Any) -> tuple[Any, ...]:
     if isinstance(table, IcebergLakeTable):
         return table.catalog, table.target, table.options, table.folder, table.topic
@@ -358,10 +444,11 @@ def _arguments(table: Any) -> tuple[Any, ...]:
     return open_target(table.options.target), table.options, table.folder, table.topic
 
 
-def replace_run(commit: lake_table.LakeCommit) -> lake_table.LakeCommit:
-    """The commit of another run that wants the same number and adds nothing."""
+def replace_run(commit: lake_table.LakeCommit, number: int | None = None) -> lake_table.LakeCommit:
+    """The commit of another run that wants the same number, or this one, and adds nothing."""
     edit = commit.edit
-    return lake_table.LakeCommit(type(edit)(edit.table, edit.number, "0000000000000-0123456789ab"), (), (), commit.offsets)
+    wanted = type(edit)(edit.table, edit.number if number is None else number, "0000000000000-0123456789ab")
+    return lake_table.LakeCommit(wanted, (), (), commit.offsets)
 
 
 # -- others at the same table --------------------------------------------------------------------------------------------------
@@ -568,3 +655,12 @@ def test_no_link_below_the_target_is_followed(logs: Path, target: Path, tmp_path
     with pytest.raises(SparkSourceError, match=r"KAFKALOG_BAD_TARGET: .*a symbolic link where an ingest has a folder"):
         take_lake(logs, target, lake)
     assert list(elsewhere.iterdir()) == []
+
+
+def test_old_metadata_of_an_iceberg_table_is_deleted(logs: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(iceberg.METADATA_KEPT, "write.metadata.previous-versions-max", "2")
+    for offset in (110, 120, 130, 140):
+        take_lake(logs, target, "iceberg")
+        write_segment(logs / "orders-0", offset, made_batch(offset))
+    assert len(list((target / "orders" / "metadata").glob("*.metadata.json"))) == 3
+    assert len(read_lake(target, "iceberg")) == 150

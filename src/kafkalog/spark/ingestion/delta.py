@@ -193,7 +193,7 @@ class DeltaLakeTable:
             raise Conflict(str(error)) from error
 
     def _added(self, file: WrittenFile, statistics: FileStatistics) -> AddAction:
-        path = quote(file.path.removeprefix(f"{self.folder}/"))
+        path = quote(file.path.removeprefix(f"{self.folder}/"), safe="/=")
         now = time.time_ns() // 1_000_000
         return AddAction(path, file.size, self._partition(statistics), now, True, statistics_json(file.records, statistics))
 

@@ -234,10 +234,12 @@ class IcebergLakeTable:
         producer.commit()
         requirements = (*transaction._requirements, AssertTableUUID(uuid=table.metadata.table_uuid))
         try:
-            self.catalog.opened.commit_table(table, requirements, transaction._updates)
+            answer = self.catalog.opened.commit_table(table, requirements, transaction._updates)
         except CommitFailedException as error:
             raise Conflict(str(error)) from error
         self.failed.remove(producer)
+        with suppress(Exception):  # as PyIceberg does after its own commits; it only costs space
+            self.catalog.opened._delete_old_metadata(table.io, table.metadata, answer.metadata)
 
     def _replaced(self, paths: Sequence[str]) -> Iterator[DataFile]:
         wanted = set(paths)
@@ -284,8 +286,11 @@ class IcebergLakeTable:
         return [path_text(statistics.topic), time] if self._by_topic else [time]
 
     def forget(self) -> None:
+        """The answer to an attempt may have been lost: what a snapshot of the table names has to stay."""
+        known = {snapshot.snapshot_id for snapshot in self._table.snapshots()}
         for producer in self.failed:
-            producer._clean_all_uncommitted()
+            if producer.snapshot_id not in known:
+                producer._clean_all_uncommitted()
         self.failed = []
 
 

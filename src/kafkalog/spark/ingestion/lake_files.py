@@ -16,7 +16,7 @@ from kafkalog.format.batch import NO_TIMESTAMP
 from kafkalog.tables.schemas import find_table
 
 from .ingest_options import RAW_TIMES, IngestOptions
-from .layout import DAMAGED, FIRST_MS, GENERATION, LAST_MS, SUPERSEDED, DataFile
+from .layout import DAMAGED, FIRST_MS, GENERATION, LAST_MS, SUPERSEDED, DataFile, folder_of, topic_folder
 from .values import RAW
 
 # In every engine a timestamp has the years 1 to 9999; the milliseconds of other times are kept here. No timestamp (-1) is null.
@@ -118,15 +118,35 @@ class Edit:
         return f"{self.table}/{DATA}/{self.name}", f"{DAMAGED}/{self.inner}", f"{SUPERSEDED}/{self.inner}"
 
 
+@dataclass(frozen=True)
+class HiveFolders:
+    """Folders named after the partition that their files belong to: `topic=orders/day=2026-01-31`."""
+
+    by: str
+    by_topic: bool
+
+    def folder(self, topic: str, bucket: int) -> str:
+        day = folder_of(bucket, self.by)
+        return f"{topic_folder(topic)}/{day}" if self.by_topic else day
+
+
+def hive_part(path: str) -> str:
+    """The part of a path that says which partition the file belongs to, with a slash at its end; empty if there is none."""
+    return "".join(f"{part}/" for part in path.split("/")[:-1] if "=" in part)
+
+
 @dataclass(frozen=True, repr=False)
 class LakeLayout:
     """Files of tables: written where they stay, since readers ask the table which of them count."""
 
     edits: Mapping[str, Edit]  # by topic, as the schemas
     schemas: Mapping[str, pa.Schema]
+    # The values of a Delta table's partition columns are in its log, but Polars takes them from the names of folders.
+    hive: HiveFolders | None = None
 
     def data_file(self, file: DataFile) -> tuple[str, str]:
-        path = f"{self.edits[file.topic].folders[0]}/{file.attempt}-{file.number:06}.parquet"
+        inner = "" if self.hive is None else f"{self.hive.folder(file.topic, file.bucket)}/"
+        path = f"{self.edits[file.topic].folders[0]}/{inner}{file.attempt}-{file.number:06}.parquet"
         return path, path
 
     def damaged_file(self, group: str, attempt: str) -> tuple[str, str]:

@@ -28,7 +28,7 @@ from kafkalog.payloads.values import make_decoder
 from ..errors import BAD_TARGET, SparkSourceError, coded
 from ..options import TopicPartition
 from .ingest_options import IngestOptions
-from .lake_files import DATA, Edit, LakeLayout, lake_schema, require_lake_names, table_name
+from .lake_files import DATA, Edit, HiveFolders, LakeLayout, hive_part, lake_schema, require_lake_names, table_name
 from .lake_table import Head, LakeCommit, LakeTable, commit_once, named_errors
 from .layout import DAMAGED, SUPERSEDED
 from .ledger import Published, Staged, TableSummary, agreed
@@ -174,13 +174,45 @@ class LakeLedger:
         head, recorded = self.heads[name], self._recorded(name)
         self._check_head(name, head, recorded)
         found = {edit for folder in _bases(name) for edit in _edits(name, self.target.list(folder))}
+        unmade = []
         for edit in sorted(found.union(recorded)):
-            is_made = head is not None and (head.is_of(edit) or (edit.number < head.number and edit in recorded))
-            if not is_made and (self.target.staged_are_dead or edit.number <= self._number(name)):
+            if not (head is not None and (head.is_of(edit) or (edit.number < head.number and edit in recorded))):
+                unmade.append(edit)
+        if self.target.staged_are_dead and any(edit.number > self._number(name) for edit in unmade):
+            self._take_number(name, topic)
+        for edit in unmade:
+            if self.target.staged_are_dead or edit.number <= self._number(name):
                 self._remove(edit)
         last = self.latest(name, topic)
         if last is not None:
             self._remove_unnamed(Edit(name, last.number, last.run), last)
+
+    def _take_number(self, name: str, topic: str | None) -> None:
+        """Make the next commit of a table with nothing in it, so that no other run can make it.
+
+        The lock says that the run which wanted this number is dead, and its files are about to be removed; but locks do not hold
+        on every file system.
+        """
+        before = self.latest(name, topic)
+        if self.heads[name] is None:
+            return
+        progress = {} if before is None else before.progress
+        edit = Edit(name, self._number(name) + 1, self.run)
+        commit = Commit(edit.number, edit.run, time.time_ns() // 1_000_000, self.options.settings(), progress)
+        self._record(edit, commit)
+        self._commit(LakeCommit(edit, (), (), {key: each.next_offset for key, each in progress.items()}))
+        self._look(name)
+        self.before[name] = commit
+
+    def _record(self, edit: Edit, commit: Commit) -> None:
+        self.target.publish(_record_path(edit), commit.encode(), f"{staging_folder(self.run)}/{edit.inner}.json")
+
+    def _commit(self, commit: LakeCommit) -> None:
+        try:
+            commit_once(self.opened[commit.edit.table], commit)
+        except SparkSourceError:  # surely not committed
+            self._give_up(commit.edit)
+            raise
 
     def _check_head(self, name: str, head: Head | None, recorded: Collection[Edit]) -> None:
         """SparkSourceError if the table is not the one that the records belong to: nothing may be removed then."""
@@ -202,7 +234,15 @@ class LakeLedger:
         """Remove files that attempts of tasks have written and that did not count."""
         named = {file.path for file in (*commit.files, *commit.damaged, *commit.rewritten, *commit.superseded)}
         for folder in edit.folders:
-            self.target.delete([path for file in self.target.list(folder) if (path := f"{folder}/{file}") not in named])
+            self.target.delete([path for path in self._below(folder) if path not in named])
+
+    def _below(self, folder: str) -> Iterator[str]:
+        """The files below a folder of a commit."""
+        for name in self.target.list(folder):
+            if "=" in name:
+                yield from self._below(f"{folder}/{name}")
+            else:
+                yield f"{folder}/{name}"
 
     # -- this run ------------------------------------------------------------------------------------------------------------
 
@@ -223,7 +263,9 @@ class LakeLedger:
             file.write(json.dumps(wanted).encode())
         written = {name: self._made(name, schema) for name in names}
         self.edits = {topic: edits[self.table_of(topic)] for topic in topics}
-        return LakeLayout(self.edits, {topic: written[self.table_of(topic)] for topic in topics})
+        lake = options.lake
+        hive = HiveFolders(options.by, by_topic=lake.table is not None) if lake.table_format == "delta" else None
+        return LakeLayout(self.edits, {topic: written[self.table_of(topic)] for topic in topics}, hive)
 
     def _settle_settings(self, options: IngestOptions) -> None:
         """Record what all runs have to share; the first one decides."""
@@ -243,7 +285,7 @@ class LakeLedger:
 
     def places(self, topic: str, path: str, count: int) -> tuple[Place, Place]:
         data, _, superseded = self.edits[topic].folders
-        kept, removed = f"{data}/kept-{count:06}.parquet", f"{superseded}/{count:06}.parquet"
+        kept, removed = f"{data}/{hive_part(path)}kept-{count:06}.parquet", f"{superseded}/{count:06}.parquet"
         return (kept, kept), (removed, removed)
 
     def publish(self, staged: Staged) -> Published:
@@ -262,18 +304,14 @@ class LakeLedger:
         topics = {topic for topic, each in self.edits.items() if each == edit}
         before = self.before[edit.table]
         commit = _within(edit, staged.commit(edit.number, edit.run, {} if before is None else before.progress, topics))
-        self.target.publish(_record_path(edit), commit.encode(), f"{staging_folder(self.run)}/{edit.table}.json")
+        self._record(edit, commit)
         statistics = {path: found for result in staged.results for path, found in result.statistics.items()}
         for topic in topics & staged.aside.keys():
             statistics.update(staged.aside[topic].statistics)
         added = [(file, statistics[file.path]) for file in (*commit.files, *commit.rewritten)]
         offsets = {key: progress.next_offset for key, progress in staged.progress.items() if key[0] in topics}
         table = self.opened[edit.table]
-        try:
-            commit_once(table, LakeCommit(edit, added, commit.replaced, offsets))
-        except SparkSourceError:  # surely not committed
-            self._give_up(edit)
-            raise
+        self._commit(LakeCommit(edit, added, commit.replaced, offsets))
         with suppress(KafkaLogError, OSError):  # it only costs space, and the next run does it
             self._remove_unnamed(edit, commit)
         records = sum(file.records for file in commit.files)

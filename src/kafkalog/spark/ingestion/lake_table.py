@@ -101,44 +101,52 @@ class LakeTable(Protocol):
         ...
 
     def forget(self) -> None:
-        """Remove what failed attempts have written."""
+        """Remove what attempts have written that are not in the table and never will be."""
         ...
 
 
 def commit_once(table: LakeTable, commit: LakeCommit) -> None:
-    """Commit, whatever happens on the way, exactly once; SparkSourceError if another run has taken the number.
+    """Commit, whatever happens on the way, exactly once; SparkSourceError if it surely did not happen and cannot any more.
 
     StorageError if in the end nobody answers: then the next run finds out what happened.
     """
-    failed: Exception | None = None
-    for number in range(TRIES):
+    unclear: Exception | None = None
+    for number in range(TRIES + 1):  # the last time only to look
         if number:
             time.sleep(min(PAUSE_SECONDS * 2**number, LONGEST_PAUSE_SECONDS) * random.uniform(0.5, 1.0))
         try:
-            if _has_happened(table, commit.edit):
+            if _has_happened(table, commit.edit, unclear):
                 break
-            table.append(commit)
-            break
-        except (SparkSourceError, KeyboardInterrupt):
+            if number < TRIES:
+                table.append(commit)
+                break
+        except KafkaLogError:
             raise
         except Conflict as error:
-            failed = None
             LOGGER.info("%s: changed by another writer, trying again: %s", table.name, error)
         except Exception as error:
-            failed = error
+            unclear = error
             LOGGER.warning("%s: no clear answer to a commit, looking it up: %s", table.name, path_text(str(error)))
     else:
-        raise _not_committed(table, commit.edit, failed)
+        if unclear is not None:
+            raise _unclear(table, commit.edit, unclear)
+        table.forget()
+        raise SparkSourceError(TARGET_BUSY, f"{table.name}: other writers change the table all the time; run this again")
     table.forget()
 
 
-def _has_happened(table: LakeTable, edit: Edit) -> bool:
-    """Whether an earlier attempt of this commit is in the table; SparkSourceError if another run has its number."""
+def _has_happened(table: LakeTable, edit: Edit, unclear: Exception | None) -> bool:
+    """Whether an earlier attempt of this commit is in the table; SparkSourceError if another run has its number.
+
+    After an attempt without an answer, a higher number says nothing: the next run may have continued on top of this one.
+    """
     head = table.head()
     if head is None:
         raise SparkSourceError(BAD_TARGET, f"{table.name}: the table was dropped while an ingest was writing to it")
     if head.is_of(edit):
         return True
+    if head.number > edit.number and unclear is not None:
+        raise _unclear(table, edit, unclear)
     if head.number >= edit.number:
         table.forget()
         raise SparkSourceError(
@@ -147,11 +155,8 @@ def _has_happened(table: LakeTable, edit: Edit) -> bool:
     return False
 
 
-def _not_committed(table: LakeTable, edit: Edit, failed: Exception | None) -> Exception:
-    if failed is None:
-        table.forget()
-        return SparkSourceError(TARGET_BUSY, f"{table.name}: other writers change the table all the time; run this again")
-    text = f"{table.name}: commit {edit.number} failed: {path_text(str(failed))}; the next run finds out whether it happened"
+def _unclear(table: LakeTable, edit: Edit, error: Exception) -> StorageError:
+    text = f"{table.name}: commit {edit.number} failed: {path_text(str(error))}; the next run finds out whether it happened"
     return StorageError(text)
 
 
