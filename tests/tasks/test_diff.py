@@ -255,6 +255,13 @@ def test_an_unfinished_write_at_the_end_is_explained(tmp_path: Path, left: int) 
     assert found.text == "the copies differ only in what unfinished tail explains: 1 partition"
 
 
+def test_two_copies_with_the_same_unfinished_write_are_the_same(tmp_path: Path) -> None:
+    a, b = copies(tmp_path, [*BATCHES, BATCHES[0][:90]], [*BATCHES, BATCHES[0][:90]])
+    assert kafkalog.diff(a, b).is_same
+    write_segment(b / NAME, 0, *BATCHES, flip(BATCHES[0][:90], 80))
+    assert rows(kafkalog.diff(a, b)) == [("unfinished", "a", None, None), ("unfinished", "b", None, None)]
+
+
 # -- batches that are cut differently ------------------------------------------------------------------------------------------
 
 
