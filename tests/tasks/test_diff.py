@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import struct
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -373,6 +376,14 @@ def test_aborted_records_of_a_compacted_topic_are_explained_and_committed_ones_a
         ("compacted", "b", 100, 111),
         *[("key-lost", "b", offset, offset) for offset in range(106, 111)],
     ]
+
+
+@pytest.mark.parametrize("switch", ["NUMBA_DISABLE_JIT", "NUMBA_BOUNDSCHECK"])
+def test_lost_keys_are_the_same_without_the_compiler_and_with_bounds_checks(switch: str) -> None:
+    chosen = f"{__file__}::test_a_missing_batch_of_a_compacted_topic_is_lost_if_no_later_record_has_its_keys"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", chosen]
+    done = subprocess.run(command, env={**os.environ, switch: "1"}, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout
 
 
 def dirty_and_clean(seed: int, folder: Path) -> tuple[Path, Path]:
