@@ -236,3 +236,18 @@ def test_other_commands_take_several_places(run: Run, three: Path, command: str,
     if command == "profile":
         once = sum(partition.size for partition in kafkalog.open(log_directories(three)).live)
         assert json.loads(ended.text)["total"]["bytes"] == once
+
+
+def test_segment_files_and_a_folder_given_twice_are_read_once(run: Run, three: Path) -> None:
+    folder = three / "b1" / "d1" / "audit-0"
+    files = sorted(folder.glob("*.log"), reverse=True)
+    once = run("cat", folder, "--format", "csv", "--quiet").text
+    assert len(files) == 2
+    assert run("cat", *files, "--format", "csv", "--quiet").text == once
+    assert run("cat", folder, three / "b1" / "d1", "--topic", "audit", "--format", "csv", "--quiet").text == once
+
+
+def test_the_last_records_of_all_places_are_those_of_the_consumer(run: Run, three: Path, expected: Records) -> None:
+    ended = run("cat", *log_directories(three), "--topic", "orders", "--tail-each", "1", "--format", "json", "--quiet")
+    last = {(row["partition"], row["offset"]) for row in map(json.loads, ended.text.splitlines())}
+    assert last == {(number, expected[f"orders-{number}"][-1]["offset"]) for number in range(6)}

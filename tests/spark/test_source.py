@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from kafkalog.spark.options import for_batch, parse_options
 from kafkalog.spark.read_plan import plan_splits
 from kafkalog.tables.schemas import LOG_TABLES, TABLES
 from tests.builders.small_logs import FIRST_TIME, compress, made_batch, made_records, read_rows, write_segment
+from tests.cluster.disks import expected_records, log_directories, unpack_three
 from tests.conftest import require
 from tests.spark.compare import compare_era
 from tests.spark.versions import has, require_spark
@@ -47,6 +49,20 @@ def logs(tmp_path: Path) -> Path:
     write_segment(tmp_path / "orders-1", 0, made_batch(0))
     write_segment(tmp_path / "payments-0", 0, made_batch(0))
     return tmp_path
+
+
+# -- replicas ----------------------------------------------------------------------------------------------------------------
+
+
+def test_the_disks_of_three_brokers_are_read_as_one(spark: Any, golden_folder: Path) -> None:
+    disks = golden_folder.parent / "clusters"
+    paths = json.dumps(list(map(str, log_directories(unpack_three(disks)))))
+    rows = spark.read.format("kafkalog").option("paths", paths).load().select("topic", "partition", "offset").collect()
+    found: dict[str, list[int]] = {}
+    for row in rows:
+        found.setdefault(f"{row.topic}-{row.partition}", []).append(row.offset)
+    expected = {name: [each["offset"] for each in records] for name, records in expected_records(disks).items() if records}
+    assert {name: sorted(offsets) for name, offsets in found.items()} == expected
 
 
 # -- the golden sets ---------------------------------------------------------------------------------------------------------

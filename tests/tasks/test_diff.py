@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import struct
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -255,6 +258,13 @@ def test_an_unfinished_write_at_the_end_is_explained(tmp_path: Path, left: int) 
     assert found.text == "the copies differ only in what unfinished tail explains: 1 partition"
 
 
+def test_two_copies_with_the_same_unfinished_write_are_the_same(tmp_path: Path) -> None:
+    a, b = copies(tmp_path, [*BATCHES, BATCHES[0][:90]], [*BATCHES, BATCHES[0][:90]])
+    assert kafkalog.diff(a, b).is_same
+    write_segment(b / NAME, 0, *BATCHES, flip(BATCHES[0][:90], 80))
+    assert rows(kafkalog.diff(a, b)) == [("unfinished", "a", None, None), ("unfinished", "b", None, None)]
+
+
 # -- batches that are cut differently ------------------------------------------------------------------------------------------
 
 
@@ -366,6 +376,14 @@ def test_aborted_records_of_a_compacted_topic_are_explained_and_committed_ones_a
         ("compacted", "b", 100, 111),
         *[("key-lost", "b", offset, offset) for offset in range(106, 111)],
     ]
+
+
+@pytest.mark.parametrize("switch", ["NUMBA_DISABLE_JIT", "NUMBA_BOUNDSCHECK"])
+def test_lost_keys_are_the_same_without_the_compiler_and_with_bounds_checks(switch: str) -> None:
+    chosen = f"{__file__}::test_a_missing_batch_of_a_compacted_topic_is_lost_if_no_later_record_has_its_keys"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", chosen]
+    done = subprocess.run(command, env={**os.environ, switch: "1"}, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout
 
 
 def dirty_and_clean(seed: int, folder: Path) -> tuple[Path, Path]:

@@ -230,12 +230,22 @@ class PairComparison:
         self.advance()
         for side in (A, B):
             copy = self.copy(side)
-            if copy.tail is not None:
+            if copy.tail is not None and not self._have_same_tail():
                 self._add_damage_of_tail(copy, side)
             self._add_missing(side)
         self._add_rewritten()
         rows = sorted(self.differences.rows, key=lambda row: MAX_OFFSET if row.first_offset is None else row.first_offset)
         self.differences.rows = [self._with_byte(row) for row in rows]
+
+    def _have_same_tail(self) -> bool:
+        """Whether both end in the same unfinished bytes, after the same offset."""
+        a, b = self.copies
+        if a.tail is None or b.tail is None or a.last_offset != b.last_offset:
+            return False
+        spots = [Spot(tail.file, tail.position, max(tail.length, 0)) for tail in (a.tail, b.tail)]
+        is_zero = a.tail.reason == b.tail.reason == "zero-tail"
+        same_size = spots[0].length == spots[1].length
+        return same_size and (is_zero or first_difference(a.partition, b.partition, *spots) is None)
 
     def _with_byte(self, row: Difference) -> Difference:
         """With the first byte in which the two batches of a row differ, if nothing explains it."""
