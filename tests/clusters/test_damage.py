@@ -281,3 +281,15 @@ def test_an_offset_that_only_damaged_copies_reach_is_not_taken_for_an_earlier_on
     assert found.image.offset == log.ends[60][1]
     with pytest.raises(kafkalog.CorruptBatch):
         read(tmp_path, at=500, strict=True)
+
+
+def test_a_log_directory_without_partitions_is_one_of_the_cluster(three: Path, tmp_path: Path) -> None:
+    shutil.copytree(three / "b1" / "d1", tmp_path / "b1" / "d1")
+    (tmp_path / "b1" / "d3").mkdir()
+    shutil.copy(three / "b1" / "d2" / "meta.properties", tmp_path / "b1" / "d3")
+    for places in (tmp_path, [tmp_path / "b1" / "d1", tmp_path / "b1" / "d3"]):
+        (node, *_) = kafkalog.cluster(places).nodes
+        assert node.log_directories == (str(tmp_path / "b1" / "d1"), str(tmp_path / "b1" / "d3"))
+    (tmp_path / "nothing").mkdir()
+    with pytest.raises(kafkalog.NoLogs, match="no Kafka log here"):
+        kafkalog.cluster([tmp_path / "b1" / "d1", tmp_path / "nothing"])

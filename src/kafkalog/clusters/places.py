@@ -76,7 +76,7 @@ def _below(store: Store, place: str) -> list[LogDirectory]:
     try:
         return [_directory(store, place, find_partitions(store, place))]
     except NoLogs:
-        found = list(_search(store, place, DEPTH))
+        found = _empty(store, place) or list(_search(store, place, DEPTH))
         if not found:
             raise
         return found
@@ -90,7 +90,13 @@ def _search(store: Store, folder: str, depth: int) -> Iterable[LogDirectory]:
         try:
             yield _directory(store, path, find_partitions(store, path))
         except NoLogs:
-            yield from _search(store, path, depth - 1)
+            yield from _empty(store, path) or _search(store, path, depth - 1)
+
+
+def _empty(store: Store, folder: str) -> list[LogDirectory]:
+    """A log directory without any partition yet, which its meta.properties show."""
+    properties = read_properties(store, folder)
+    return [] if properties is None else [LogDirectory(folder, properties, ())]
 
 
 def _directory(store: Store, place: str, partitions: list[Partition]) -> LogDirectory:

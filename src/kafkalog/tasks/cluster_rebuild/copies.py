@@ -56,10 +56,10 @@ class Copy:
 
     def offset(self, name: str) -> PartitionOffset | None:
         """Its entry in a checkpoint of its disk. That of a live folder of the same name is not one of a stray folder."""
-        live = (each for each in self.disk.partitions if each.state == LIVE and str(each) == str(self.partition))
-        if self.partition.state != LIVE and any(live):
+        partition = self.partition.topic, self.partition.partition
+        if self.partition.state != LIVE and partition in self.disk.live:
             return None
-        return self.disk.offsets[name].get((self.partition.topic, self.partition.partition))
+        return self.disk.offsets[name].get(partition)
 
     @property
     def size(self) -> int:

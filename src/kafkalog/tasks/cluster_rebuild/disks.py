@@ -54,6 +54,11 @@ class Disk:
         """The entries of each offset checkpoint, by topic and number; none if it is missing or cannot be read."""
         return {name: self._entries(name) for name in names.OFFSET_CHECKPOINTS}
 
+    @cached_property
+    def live(self) -> frozenset[tuple[str, int]]:
+        """The partitions that have a folder of their own name."""
+        return frozenset((each.topic, each.partition) for each in self.partitions if each.state == LIVE)
+
     def _entries(self, name: str) -> dict[tuple[str, int], PartitionOffset]:
         try:
             found = decode_offset_checkpoint(self.read(name) or b"")

@@ -364,8 +364,7 @@ def in_the_way(placements: Iterable[Placement], partitions: Iterable[ChosenParti
     for placed in placements:
         target = os.path.join(placed.directory.path, placed.chosen.name)
         folder = placed.copy.partition.folder
-        there = {found.folder for found in placed.copy.disk.partitions}
-        if folder != target and target in there:
+        if folder != target and (placed.chosen.topic, placed.chosen.partition) in placed.copy.disk.live:
             yield f"{target} is in the way of {folder}; {away}"
     for chosen in partitions:
         for copy in (*chosen.left_out, *chosen.unusable):
