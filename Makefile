@@ -23,10 +23,11 @@ LOWEST_EXTRAS := test avro s3
 LOWEST_LAYERS := format kernels codecs payloads storage segment log tables tasks
 LOWEST_TESTS := $(addprefix tests/,$(LOWEST_LAYERS) property tidy golden/test_golden.py)
 LOWEST_ARGS ?=
+SPARK_VERSIONS_ARGS ?=
 comma := ,
 SOURCES := src tests benchmarks tools
 
-.PHONY: help venv demo test lowest lint format bench bench-spark damage kills s3 living crashes fuzz docs picture packages site clean
+.PHONY: help venv demo test lowest spark-versions lint format bench bench-spark damage kills s3 living crashes fuzz docs picture packages site clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -64,6 +65,9 @@ $(LOWEST_VENV)/.ready: pyproject.toml tools/lowest.py
 
 lowest: $(LOWEST_VENV)/.ready  ## the core of the suite with the lowest versions that pyproject.toml allows
 	$(LOWEST_VENV)/bin/python -m pytest -n auto --dist worksteal $(LOWEST_TESTS) $(LOWEST_ARGS)
+
+spark-versions: $(READY)  ## the Spark tests on each PySpark from 4.0 to 4.3 (SPARK_VERSIONS_ARGS="4.0.5 4.1.4")
+	$(RUN) -m tools.spark_versions $(SPARK_VERSIONS_ARGS)
 
 lint: $(READY)  ## ruff, its formatter and strict mypy
 	$(RUN) -m ruff check $(SOURCES)

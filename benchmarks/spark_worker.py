@@ -20,14 +20,14 @@ from typing import Any
 
 from benchmarks.spark_data import parquet_files
 from kafkalog.spark import read_fast, session
-from tests.spark.kafka_source import JARS
+from tests.spark.kafka_source import connector_jars
 
 Frame = Any
 
 
 def main() -> None:
     arguments = _parse()
-    jars = ",".join(str(jar) for jar in JARS.glob("*.jar")) if arguments.source == "kafka" else ""
+    jars = ",".join(str(jar) for jar in connector_jars()) if arguments.source == "kafka" else ""
     conf = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.driver.memory": "2g"}
     spark = session(arguments.master, "benchmark", **conf, **({"spark.jars": jars} if jars else {}))
     spark.sparkContext.setLogLevel("OFF")

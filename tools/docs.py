@@ -8,6 +8,7 @@ from pathlib import Path
 from kafkalog.cli.commands.help import Context
 from kafkalog.cli.main import NAME, kafkalog
 from kafkalog.errors import REASONS, SEVERITIES
+from kafkalog.log.comparison.difference import DIFFERENCES
 from kafkalog.tables.schemas import TABLES, Table
 
 WIDTH = 100
@@ -171,7 +172,65 @@ def verify_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-PAGES = {"tables.md": tables_page, "cli.md": cli_page, "verify.md": verify_page}
+DIFF_INTRODUCTION = """\
+`kafkalog diff A B` and `kafkalog.diff(a, b)` compare two copies: replicas of a partition, a folder and its backup, a topic
+before and after `convert`. Each is a partition folder, a segment file, or a log directory, which is compared partition by
+partition. Nothing is written, no broker is needed.
+
+    found = kafkalog.diff("broker1/data", "broker2/data")
+    for row in found.unexplained:
+        print(row.reason, row.topic, row.partition, row.first_offset, row.a, row.b)
+    print(found.text, [step.command for step in found.next_steps])
+
+| what | how it is compared |
+|---|---|
+| batches with the same header on both sides | by their checksums, which are verified on each side |
+| offset, length and leader epoch of a batch | themselves: no checksum covers them |
+| batches that differ, or are cut differently | record by record: offset, key, value, timestamp, headers, leader epoch, kind |
+| segments | not compared: replicas roll them at other offsets |
+| indexes, snapshots, checkpoints | not compared: `verify` checks those of each side |
+
+Where both sides have a batch, the first byte in which they differ is named, as a position in both files.
+
+**Compaction.** A topic counts as compacted if the cleaner-offset-checkpoint of one of the log directories names it, if a
+batch shows a cleaner's work, or with `--compacted`. Then a record that one side lacks is explained only if that side has a
+later record of its key, or if the record is a tombstone, without a key, aborted or a marker, or a later tombstone of its key
+is missing too. A record that no cleaner would have removed is `key-lost`. So a lost batch shows in a compacted topic too,
+unless all of its keys were written again. A copy of a compacted log without its checkpoint may show no sign of it: then
+missing batches are unexplained until `--compacted` says so.
+
+**Which side is right.** `newer` of a partition is the side that a broker would follow: the one with the higher leader epoch
+in its batches, then the higher end offset. The leader-epoch-checkpoint does not count, since a leader that wrote nothing
+leaves an epoch there.
+
+**A broker at work.** What it appends while `diff` reads is not compared; one side then ends earlier. Segments that it deletes
+meanwhile are reported as unreadable: run the command again.
+
+Memory is flat in the size of the logs: headers of what is compared, some windows, and at most 50 MiB for keys. `diff` of two
+copies of 1 GiB without a difference takes about half the time of a `verify` of both: 0.93 s and 1.97 s in one interleaved run on
+two busy cores (`python -m tests.campaigns.two_copies`).
+
+Exit codes: 0 no difference, or all are explained; 1 one that nothing explains; 3 these are all limits; 4 something could not
+be read. The recipe [Which replica is right](recipes/which-replica.md) has it step by step.
+"""
+
+
+def diff_page() -> str:
+    """The content of docs/diff.md."""
+    rows = [
+        f"| `{name}` | {reason.kind} | {reason.explained_by or '**nothing**'} | {_cell(reason.about)} |"
+        for name, reason in DIFFERENCES.items()
+    ]
+    head = ["| reason | kind | explained by | what it says |", "|---|---|---|---|"]
+    about = (
+        "A damaged batch has the kind `damage` and the reason code of [verify](verify.md#reason-codes): `crc`, `length`, "
+        "`offset-order`, …; nothing explains it. The others:"
+    )
+    parts = [MADE_BY, "# Diff", DIFF_INTRODUCTION.rstrip(), "## Reasons", about, "\n".join([*head, *rows])]
+    return "\n\n".join(parts) + "\n"
+
+
+PAGES = {"tables.md": tables_page, "cli.md": cli_page, "verify.md": verify_page, "diff.md": diff_page}
 
 
 def main(arguments: list[str]) -> None:

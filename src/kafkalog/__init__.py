@@ -25,6 +25,7 @@ Look
 
 Check
     verify          every fault of the logs, with file, position, reason code and advice
+    diff            what two replicas, or a folder and its backup, differ in, and what explains it
 
 Repair
     salvage         copy every intact batch of damaged replicas into clean partitions
@@ -79,6 +80,7 @@ if TYPE_CHECKING:
     from .tasks.cluster import cluster
     from .tasks.compact import compact
     from .tasks.convert import convert
+    from .tasks.diff import diff
     from .tasks.dump import dump
     from .tasks.estimate import estimate
     from .tasks.explain import explain
@@ -117,6 +119,7 @@ __all__ = [
     "cluster",
     "compact",
     "convert",
+    "diff",
     "dump",
     "estimate",
     "explain",
@@ -146,6 +149,7 @@ _MODULES = {
     "cluster": "tasks.cluster",
     "compact": "tasks.compact",
     "convert": "tasks.convert",
+    "diff": "tasks.diff",
     "dump": "tasks.dump",
     "estimate": "tasks.estimate",
     "explain": "tasks.explain",

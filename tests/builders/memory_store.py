@@ -55,6 +55,8 @@ class MemoryFile:
 class MemoryStore:
     """Files by their full path; folders are whatever lies above a file."""
 
+    requests_at_once = 1
+
     def __init__(self, files: Mapping[str, bytes]) -> None:
         self.files = files
 

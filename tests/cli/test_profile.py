@@ -44,7 +44,7 @@ def test_the_help_says_what_the_task_does() -> None:
         assert f" {number} " in shown
     assert f"over {saving.WHOLE_BYTES >> 20} MiB" in shown
     assert " ".join(map(chr, records.PREFIX_ENDS)) in shown
-    assert command.profile.params[3].default == task.TOP
+    assert {option.name: option.default for option in command.profile.params}["top"] == task.TOP
 
 
 def test_text_says_what_could_go_and_names_the_largest(run: Run, full: Path) -> None:

@@ -15,7 +15,7 @@ COMMANDS = kafkalog.commands
 OF_ALL = {"--help", "--version", "--verbose"}
 FOREIGN = {"--only", "--user"}  # of our campaigns, of containers
 # Pages about programs of maintainers.
-WITHOUT_COMMANDS = ("CONTRIBUTING", "benchmarks", "benchmarks-clients", "benchmarks-spark", "testing")
+WITHOUT_COMMANDS = ("CONTRIBUTING", "benchmarks", "benchmarks-clients", "benchmarks-planning", "benchmarks-spark", "testing")
 
 
 def options_of(command: click.Command) -> set[str]:

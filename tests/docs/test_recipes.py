@@ -21,6 +21,7 @@ CALLED_FOR = {
     "put-back",
     "transaction",
     "undelete",
+    "which-replica",
 }
 
 

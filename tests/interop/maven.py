@@ -10,8 +10,11 @@ from pathlib import Path
 RESOLVE_SECONDS = 900
 
 
-def copy_jars(project: Path, jars: Path, release: str | None = None) -> str | None:
-    """Fill `jars` for the pom in `project`, with its own Kafka or this release, unless it is filled; the error, or None."""
+def copy_jars(project: Path, jars: Path, release: str | None = None, what: str = "kafka") -> str | None:
+    """Fill `jars` for the pom in `project`, with its own Kafka or this release, unless it is filled; the error, or None.
+
+    `what` is the software that the release is of, as the pom names its version.
+    """
     for tool in ("java", "mvn"):
         if shutil.which(tool) is None:
             return f"no {tool} on PATH"
@@ -22,7 +25,7 @@ def copy_jars(project: Path, jars: Path, release: str | None = None) -> str | No
         if complete.exists() and complete.stat().st_mtime >= (project / "pom.xml").stat().st_mtime:
             return None
         shutil.rmtree(jars)
-        problem = _run_maven(project, jars, [] if release is None else [f"-Dkafka.version={release}"])
+        problem = _run_maven(project, jars, [] if release is None else [f"-D{what}.version={release}"])
         if problem is None:
             complete.touch()
         return problem

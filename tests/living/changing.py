@@ -127,7 +127,7 @@ class StreamReader:
 
     def micro_batch(self) -> list[Row]:
         """The rows of the next micro-batch."""
-        from pyspark.sql.streaming.datasource import ReadAllAvailable
+        from kafkalog.spark.offered import ReadAllAvailable
 
         start, self.offset = self.offset, self.reader.latestOffset(self.offset, ReadAllAvailable())
         return self.rows(start, self.offset)

@@ -29,7 +29,7 @@ def clean(folder: Path) -> None:
 
 
 def next_batch(stream: StreamReader) -> tuple[object, object]:
-    from pyspark.sql.streaming.datasource import ReadAllAvailable
+    from kafkalog.spark.offered import ReadAllAvailable
 
     return stream.offset, stream.reader.latestOffset(stream.offset, ReadAllAvailable())
 

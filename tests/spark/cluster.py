@@ -55,15 +55,17 @@ class Cluster:
             )
         )
 
-    def kill(self, process: subprocess.Popen[bytes]) -> None:
-        for member in session_members(process.pid):
-            with suppress(ProcessLookupError):
-                os.kill(member, signal.SIGKILL)
-        process.wait()
-
     def stop(self) -> None:
         for process in self.processes:
-            self.kill(process)
+            kill_session(process)
+
+
+def kill_session(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process that leads a session, and all in it."""
+    for member in session_members(process.pid):
+        with suppress(ProcessLookupError):
+            os.kill(member, signal.SIGKILL)
+    process.wait()
 
 
 @contextmanager

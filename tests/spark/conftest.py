@@ -10,6 +10,12 @@ from typing import Any
 import pytest
 
 from tests.conftest import require
+from tests.spark.versions import has
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not has("closed sockets"):
+        config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")
 
 
 @pytest.fixture(scope="session")

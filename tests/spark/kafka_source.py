@@ -8,20 +8,35 @@ from typing import Any
 
 from tests.interop.live.broker import ROOT, Broker
 from tests.interop.maven import copy_jars
+from tests.spark.versions import spark_version
 
 PROJECT = Path(__file__).resolve().parent / "connector"
-JARS = ROOT / "build" / "connector" / "jars"
+CONNECTORS = ROOT / "build" / "connector"
 ORDER = [("topic", "ascending"), ("partition", "ascending"), ("offset", "ascending")]
+
+
+def jars_of(release: str) -> Path:
+    return CONNECTORS / release / "jars"
+
+
+def connector_release() -> str:
+    """The first release of the Spark that is installed."""
+    return "{}.{}.0".format(*spark_version())
 
 
 def resolve_connector() -> str | None:
     """Copy the jars into build/connector once; the error, None if there was none."""
-    return copy_jars(PROJECT, JARS)
+    release = connector_release()
+    return copy_jars(PROJECT, jars_of(release), release, "spark")
+
+
+def connector_jars() -> list[Path]:
+    return sorted(jars_of(connector_release()).glob("*.jar"))
 
 
 def add_connector(spark: Any) -> None:
     """Give a session that runs already the format `kafka`."""
-    for jar in sorted(JARS.glob("*.jar")):
+    for jar in connector_jars():
         spark.sql(f"ADD JAR '{jar}'")
 
 

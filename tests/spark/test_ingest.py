@@ -18,8 +18,8 @@ from kafkalog.format.reference import Record, encode_batch, encode_message
 from kafkalog.spark.errors import SparkSourceError
 from kafkalog.spark.ingestion import manifest
 from kafkalog.spark.ingestion import task_writing as writing
+from kafkalog.spark.ingestion.layout import escaped, folder_of, split_by_time
 from kafkalog.spark.ingestion.lease import LEASE
-from kafkalog.spark.ingestion.task_writing import escaped, split_by_time
 from tests.builders.small_logs import made_batch, marker, transactional_batch, write_segment
 from tests.spark.ingested import check_manifest, commits, damaged_rows, data_files, read_logs, read_table, take, write_orders
 from tests.storage import test_object_store as server
@@ -113,7 +113,7 @@ def test_times_beyond_every_calendar_have_no_day() -> None:
 
     times = pa.array([253402300800000, -62135596800001, None, 0], pa.timestamp("ms", tz="UTC"))
     batch = pa.record_batch([times], ["timestamp"])
-    found = {path: rows.num_rows for path, rows in split_by_time(batch, "day")}
+    found = {folder_of(bucket, "day"): rows.num_rows for bucket, rows in split_by_time(batch, "day")}
     assert found == {"day=__HIVE_DEFAULT_PARTITION__": 3, "day=1970-01-01": 1}
 
 

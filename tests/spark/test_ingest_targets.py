@@ -14,10 +14,9 @@ from typing import Any
 import pytest
 
 from kafkalog.spark.errors import SparkSourceError
-from kafkalog.spark.ingestion import manifest
-from kafkalog.spark.ingestion import task_writing as writing
+from kafkalog.spark.ingestion import layout, manifest
+from kafkalog.spark.ingestion.layout import Edition, file_name, topic_folder
 from kafkalog.spark.ingestion.local_target import LocalTarget
-from kafkalog.spark.ingestion.task_writing import Edition, file_name, topic_folder
 from kafkalog.storage.unfinished import NAME_BYTES
 from tests.builders.small_logs import made_batch, write_segment
 from tests.conftest import unavailable
@@ -82,7 +81,7 @@ def test_every_name_fits_and_names_of_ordinary_topics_are_what_they_were() -> No
 def test_a_name_that_does_not_fit_is_refused_before_anything_is_published(
     logs: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writing, "file_name", lambda *parts: "x" * 256)
+    monkeypatch.setattr(layout, "file_name", lambda *parts: "x" * 256)
     with pytest.raises(SparkSourceError, match=r"KAFKALOG_BAD_TARGET: .*a name of 256 bytes; at most 255 are possible"):
         take(logs, target)
     monkeypatch.undo()

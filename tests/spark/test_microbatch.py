@@ -227,6 +227,13 @@ def test_a_start_that_the_log_does_not_have_is_refused(logs: Path, options: dict
         Stream(logs, **options)
 
 
+def test_a_stream_of_replicas_is_refused(logs: Path, tmp_path: Path) -> None:
+    other = shutil.copytree(logs, tmp_path / "replica")
+    stream = MicroBatches(for_stream(parse_options({"paths": json.dumps([str(logs), str(other)])})))
+    with pytest.raises(SparkSourceError, match=r"orders-0 is at .* and at .*; give only the one to be followed$"):
+        stream.initial_offsets()
+
+
 def test_a_stream_of_a_partition_given_as_several_files_is_refused(logs: Path) -> None:
     paths = json.dumps([str(path) for path in sorted((logs / "orders-0").glob("*.log"))])
     stream = MicroBatches(for_stream(parse_options({"paths": paths})))

@@ -248,10 +248,25 @@ def test_an_internal_topic_given_by_its_own_folder_is_read(tmp_path: Path) -> No
     assert chosen(plan(two_topics(tmp_path) / "__consumer_offsets-0")) == {"__consumer_offsets-0"}
 
 
-def test_the_same_partition_under_two_paths_is_refused(tmp_path: Path) -> None:
-    paths = [str(two_topics(tmp_path / name)) for name in ("a", "b")]
-    with pytest.raises(SparkSourceError, match=r"^KAFKALOG_BAD_OPTION: option paths: orders-0 is at"):
-        plan_splits(parse_options({"paths": json.dumps(paths)}))
+def test_replicas_are_read_once_from_the_copy_with_the_newest_end(tmp_path: Path) -> None:
+    folders = [two_topics(tmp_path / name) for name in ("a", "b", "c")]
+    last = sorted((folders[1] / "orders-0").glob("*.log"))[-1]
+    last.write_bytes(last.read_bytes() + made_batch(1000))
+    splits = plan_splits(parse_options({"paths": json.dumps(list(map(str, folders)))}))
+    parts = [part for split in splits for part in split.parts]
+    assert {part.root for part in parts if (part.topic, part.partition) == ("orders", 0)} == {str(folders[1])}
+    once = plan_splits(parse_options({"path": str(folders[1])}))
+    assert sorted(read_splits(splits)) == sorted(read_splits(once))
+
+
+def test_two_topics_of_one_name_are_refused(tmp_path: Path) -> None:
+    folders = [two_topics(tmp_path / name) for name in ("a", "b")]
+    for folder, topic_id in zip(folders, ("AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"), strict=True):
+        (folder / "orders-0" / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}")
+    paths = {"paths": json.dumps(list(map(str, folders)))}
+    with pytest.raises(SparkSourceError, match=r"orders: 2 topics have this name.*; give only paths of one of them$"):
+        plan_splits(parse_options({"subscribe": "orders", **paths}))
+    plan_splits(parse_options({"subscribe": "payments", **paths}))
 
 
 @pytest.mark.parametrize("beside", ["", f"{20:020}.log"])

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kafkalog.spark import lag
+from tests.spark.versions import has
 
 
 def progress(end: object, latest: object, **source: object) -> dict[str, Any]:
@@ -22,6 +23,7 @@ END, LATEST = {"orders": {"0": 90, "1": 10}}, {"orders": {"0": 100, "1": 10, "2"
     [
         progress(END, LATEST),
         progress(json.dumps(END), json.dumps(LATEST)),  # as PySpark hands it out
+        progress(str(END), str(LATEST)),  # before 4.2
         json.dumps(progress(END, LATEST)),
     ],
 )
@@ -63,9 +65,10 @@ def test_before_the_first_micro_batch_there_is_none_and_without_partitions_no_me
 def test_spark_asks_no_python_source_for_metrics_or_a_description(spark: Any) -> None:
     """When this fails, Spark has learned to: then the stream reader should report them itself."""
     load = spark._jvm.java.lang.Class.forName
-    stream = load("org.apache.spark.sql.execution.datasources.v2.python.PythonMicroBatchStreamWithTriggerAvailableNow")
+    name = "PythonMicroBatchStreamWithTriggerAvailableNow" if has("limits") else "PythonMicroBatchStream"
+    stream = load(f"org.apache.spark.sql.execution.datasources.v2.python.{name}")
     streaming = "org.apache.spark.sql.connector.read.streaming"
-    assert load(f"{streaming}.SupportsAdmissionControl").isAssignableFrom(stream)
+    assert load(f"{streaming}.SupportsAdmissionControl").isAssignableFrom(stream) == has("limits")
     assert not load(f"{streaming}.ReportsSourceMetrics").isAssignableFrom(stream)
     (shown,) = [method for method in stream.getMethods() if method.getName() == "toString"]
     assert shown.getDeclaringClass().getName() == "java.lang.Object"

@@ -10,6 +10,7 @@ import pytest
 from kafkalog.spark import SourceLag
 from kafkalog.spark.ingestion.ingest_options import IngestOptions
 from kafkalog.spark.ingestion.ingest_plan import plan_ingest
+from kafkalog.spark.ingestion.layout import FolderLayout
 from kafkalog.spark.ingestion.manifest import Commit, Gap
 from kafkalog.spark.ingestion.run import IngestSummary, PartitionSummary
 from kafkalog.spark.ingestion.tables import Tables
@@ -53,7 +54,9 @@ def test_plans_splits_and_tasks_show_their_size(tmp_path: Path) -> None:
     assert repr(plan) == "IngestPlan(1 partition)"
     assert repr(replace(plan, postponed=(("orders", 1),))) == "IngestPlan(1 partition, 1 postponed partition)"
     assert repr(plan.partitions[0]).startswith("PartitionPlan('orders-0', offsets 0 to ")
-    assert repr(IngestTask(4, "run", split, options, {}, {})).startswith("IngestTask(4, Split(1 part, ")
+    assert repr(IngestTask(4, "run", split, options, FolderLayout("run", "day"), {}, {})).startswith(
+        "IngestTask(4, Split(1 part, "
+    )
     assert repr(TaskResult(log_bytes=1 << 20)) == "TaskResult(0 records, 0 files, 1.0 MiB of log)"
     assert repr(Commit(7, "run", 0, {}, {})) == "Commit(7, 0 files, 0 partitions)"
     assert repr(open_target("/tables")) == "LocalTarget('/tables')"

@@ -18,6 +18,7 @@ from tests.interop.live.broker import ROOT, resolve_jars, running_broker
 from tests.spark import topics
 from tests.spark.kafka_source import Sources, add_connector, resolve_connector, sorted_rows
 from tests.spark.topics import FIRST_TIME
+from tests.spark.versions import has
 
 WAIT_SECONDS = 120
 STREAM_SECONDS = 120
@@ -217,7 +218,7 @@ def test_a_stream_gives_the_rows_and_offsets_of_sparks_own_kafka_source(sources:
         assert query.exception() is None
         rows[name] = sorted_rows(sources.spark.read.parquet(target))
         batches = sorted((checkpoint / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
-        assert len(batches) > 1
+        assert len(batches) > 1 or (name == "kafkalog" and not has("limits"))
         ends[name] = json.loads(batches[-1].read_text().splitlines()[-1])
     assert rows["kafkalog"].equals(rows["kafka"])
     assert ends["kafkalog"].pop(LINEAGE)

@@ -15,6 +15,7 @@ import pytest
 from kafkalog.format.reference import Record, encode_batch
 from tests.builders.small_logs import FIRST_TIME, compress, made_batch, marker, transactional_batch, write_segment
 from tests.spark.test_source import raised
+from tests.spark.versions import require_spark
 
 SECONDS = 60
 SEGMENT = f"{0:020}.log"
@@ -159,6 +160,7 @@ def test_a_time_that_no_record_has_fails_or_means_the_end(stream: Stream, choice
 
 
 def test_available_now_takes_what_is_there_in_limited_steps(stream: Stream) -> None:
+    require_spark("limits")
     stream.append("t-0", 0, 15)
     for partition in range(1, 5):
         write_segment(stream.logs / f"t-{partition}", 0)
@@ -168,6 +170,7 @@ def test_available_now_takes_what_is_there_in_limited_steps(stream: Stream) -> N
 
 
 def test_a_limit_is_shared_by_size_and_no_partition_starves(stream: Stream) -> None:
+    require_spark("limits")
     for partition, count in enumerate((100, 10, 1)):
         stream.append(f"t-{partition}", 0, count)
     first, *later = stream.run(maxOffsetsPerTrigger=10)
@@ -183,6 +186,7 @@ def test_a_limit_of_the_largest_number_does_not_overflow(stream: Stream) -> None
 
 
 def test_fewer_than_the_least_number_wait_until_there_are_enough(stream: Stream) -> None:
+    require_spark("limits")
     stream.append("t-0", 0, 4)
     query = stream.live(minOffsetsPerTrigger=8, maxTriggerDelay="10m")
     stream.wait(query, 4)  # the first micro-batch never waits
@@ -203,11 +207,13 @@ def test_the_least_number_gives_way_when_the_delay_is_over(stream: Stream) -> No
 
 
 def test_the_least_and_the_largest_number_work_together(stream: Stream) -> None:
+    require_spark("limits")
     stream.append("t-0", 0, 30)
     assert sizes(stream.run(minOffsetsPerTrigger=5, maxOffsetsPerTrigger=12)) == [12, 12, 6]
 
 
 def test_two_sources_in_a_query_continue_when_one_has_nothing_new(spark: Any, stream: Stream, tmp_path: Path) -> None:
+    require_spark("limits")
     stream.append("small-0", 0, 10)
     stream.append("large-0", 0, 25)
     small, large = (stream.frame(subscribe=topic, maxOffsetsPerTrigger=5) for topic in ("small", "large"))
@@ -287,6 +293,7 @@ def lose_offsets(stream: Stream) -> None:
 
 @pytest.mark.parametrize("lose", [lose_partition, lose_offsets])
 def test_available_now_fails_when_what_it_was_to_read_goes_away(stream: Stream, lose: Callable[[Stream], None]) -> None:
+    require_spark("limits")
     for first in range(0, 15, 5):
         stream.append("t-0", first, 5)
     stream.append("t-1", 0, 1)
@@ -418,9 +425,9 @@ def test_progress_counts_the_rows(stream: Stream) -> None:
     stream.append("t-0", 0, 10)
     query = stream.start()
     assert query.awaitTermination(SECONDS)
-    (source,) = query.lastProgress["sources"]
+    (source,) = json.loads(query.lastProgress.json)["sources"]
     assert sum(progress["numInputRows"] for progress in query.recentProgress) >= 10
-    assert json.loads(source["endOffset"]) == {"t": {"0": 10}}
+    assert source["endOffset"] == {"t": {"0": 10}}
 
 
 def test_windows_with_a_watermark_count_by_the_timestamp(spark: Any, stream: Stream, tmp_path: Path) -> None:
@@ -484,5 +491,6 @@ def test_options_that_a_stream_cannot_honour_are_refused_by_name(stream: Stream,
 
 
 def test_options_of_a_stream_are_found_whatever_their_case(stream: Stream) -> None:
+    require_spark("limits")
     stream.append("t-0", 0, 6)
     assert sizes(stream.run(STARTINGOFFSETS="EARLIEST", maxoffsetspertrigger=3)) == [3, 3]

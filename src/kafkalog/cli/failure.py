@@ -39,8 +39,8 @@ CLEAN, DAMAGE, USAGE, LIMIT, INPUT_OUTPUT, BUG = range(6)
 INTERRUPTED, BROKEN_PIPE, TERMINATED = 130, 141, 143
 
 EXIT_CODES = {
-    CLEAN: "success; verify: nothing is wrong",
-    DAMAGE: "damaged data: a strict read stops there, other commands leave it out",
+    CLEAN: "success; verify: nothing is wrong; diff: the same, or all is explained",
+    DAMAGE: "damaged data: a strict read stops there, other commands leave it out; diff: unexplained",
     USAGE: "wrong usage: the command cannot run as given",
     LIMIT: "a limit: the log asks for more memory than is allowed",
     INPUT_OUTPUT: "a file or folder could not be read or written",

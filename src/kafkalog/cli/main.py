@@ -19,6 +19,7 @@ from .commands.cluster import cluster
 from .commands.compact import compact
 from .commands.convert import convert
 from .commands.demo import demo
+from .commands.diff import diff
 from .commands.dump import dump
 from .commands.estimate import estimate
 from .commands.explain import explain
@@ -91,7 +92,7 @@ def _show_version(*, verbose: bool) -> None:
 
 kafkalog.add_commands("Look", ls, cat, table, dump, explain, transactions, profile, report, estimate)
 kafkalog.add_commands("Clusters", cluster, groups)
-kafkalog.add_commands("Check", verify)
+kafkalog.add_commands("Check", verify, diff)
 kafkalog.add_commands("Repair", salvage, reindex, recover, undelete)
 kafkalog.add_commands("Write", append, convert, compact, retain, truncate)
 kafkalog.add_commands("Pipeline", ingest)

@@ -24,6 +24,7 @@ from kafkalog.errors import UsageError
 from .java import MAX_INT32, MAX_INT64
 
 SEGMENT_KINDS: Final = ("log", "index", "timeindex", "txnindex", "snapshot")
+SEGMENT_SUFFIXES: Final = ("deleted", "cleaned", "swap", "tmp")
 
 # The kind of a named file is its name.
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
@@ -45,7 +46,11 @@ LOG_DIRECTORY_FILES: Final = (META_PROPERTIES, BOOTSTRAP_CHECKPOINT, *OFFSET_CHE
 
 MAX_OFFSET: Final = MAX_INT64
 
-_SEGMENT_FILE = re.compile(r"([0-9]{20})\.(log|index|timeindex|txnindex|snapshot)(?:\.(deleted|cleaned|swap|tmp))?")
+OFFSET_DIGITS: Final = 20
+# What follows the digits in the name of a segment's file, with the kind and the suffix that it means.
+_SEGMENT_ENDINGS: Final = {
+    f".{kind}{suffix and '.'}{suffix}": (kind, suffix) for kind in SEGMENT_KINDS for suffix in ("", *SEGMENT_SUFFIXES)
+}
 # While it is being written, a KRaft snapshot has a random number before its suffix.
 _KRAFT_SNAPSHOT = re.compile(r"([0-9]{20})-([0-9]{10})(?:(?:-[0-9]+)?\.checkpoint\.(part)|\.checkpoint(?:\.(deleted|tmp))?)")
 _FOLDER = re.compile(r"(.+)-(0|[1-9][0-9]{0,9})(?:\.[0-9a-fA-F]{32}-(delete|future|stray))?", re.DOTALL)
@@ -77,9 +82,9 @@ class FolderName:
 
 def parse_file_name(name: str) -> FileName | None:
     """The parts of `name`, or None if Kafka gives no file such a name."""
-    if match := _SEGMENT_FILE.fullmatch(name):
-        offset, kind, suffix = match.groups()
-        return _in_range(FileName(kind, int(offset), suffix=suffix or ""))
+    if segment := parse_segment_name(name):
+        base_offset, (kind, suffix) = segment
+        return FileName(kind, base_offset, suffix=suffix)
     if match := _KRAFT_SNAPSHOT.fullmatch(name):
         offset, epoch, part, suffix = match.groups()
         return _in_range(FileName("checkpoint", int(offset), int(epoch), part or suffix or ""))
@@ -87,6 +92,16 @@ def parse_file_name(name: str) -> FileName | None:
     if stem in PARTITION_FILES or stem in LOG_DIRECTORY_FILES:
         return FileName(stem, suffix=suffix)
     return None
+
+
+def parse_segment_name(name: str) -> tuple[int, tuple[str, str]] | None:
+    """Base offset, and kind and suffix, of a segment's file; None for any other name. Lakes have millions of them."""
+    ending = _SEGMENT_ENDINGS.get(name[OFFSET_DIGITS:])
+    digits = name[:OFFSET_DIGITS]
+    if ending is None or not (digits.isascii() and digits.isdigit()):
+        return None
+    base_offset = int(digits)
+    return (base_offset, ending) if base_offset <= MAX_OFFSET else None
 
 
 def is_own_name(name: str) -> bool:

@@ -156,3 +156,65 @@ def find_key(table: Words, secret: Words, key: Bytes) -> Int:
     """`find` for one key."""
     low, high = hash_of(key, 0, key.shape[0], secret)
     return find(table, low, high)
+
+
+# The kinds of records for `put_missing`, and what a slot holds instead of an offset once a later record of its key was seen.
+IGNORED, LIVE, TOMBSTONE = range(3)
+SUPERSEDED = np.uint64(0xFFFFFFFFFFFFFFFF)
+
+
+@inline
+def _slot_of(table: Words, low: Word, high: Word) -> Int:
+    """Where the slot of the key with that hash begins in the table, or NOT_FOUND."""
+    slots = np.uint64(table.shape[0] // SLOT_WORDS)
+    slot = _home(low, slots)
+    for _ in range(slots):
+        at = slot * np.uint64(SLOT_WORDS)
+        if table[at + np.uint64(2)] == np.uint64(0):
+            return NOT_FOUND
+        if table[at] == low and table[at + np.uint64(1)] == high:
+            return np.int64(at)
+        slot += np.uint64(1)
+        if slot == slots:
+            slot = np.uint64(0)
+    return NOT_FOUND
+
+
+@wrapping
+@kernel
+def put_missing(
+    table: Words, counts: Ints, secret: Words, content: Bytes, starts: Any, kinds: Bytes, offsets: Ints, first: Int, room: Int
+) -> Int:
+    """The row that found no room, or the number of rows: notes the offsets of the keys of LIVE records, from row `first` on.
+
+    `starts` has the start of each key in `content`, and the end of the last. A TOMBSTONE supersedes what was noted of its key.
+    """
+    for row in range(first, offsets.shape[0]):
+        kind = np.int64(kinds[row])
+        if kind == IGNORED:
+            continue
+        low, high = hash_of(content, starts[row], starts[row + 1] - starts[row], secret)
+        at = _slot_of(table, low, high)
+        if kind == TOMBSTONE:
+            if at != NOT_FOUND:
+                table[at + 2] = SUPERSEDED
+        elif at != NOT_FOUND:
+            table[at + 2] = np.uint64(offsets[row] + 1)
+        elif counts[SIZE] >= room:
+            return row
+        else:
+            store(table, counts, low, high, offsets[row])
+    return offsets.shape[0]
+
+
+@wrapping
+@kernel
+def supersede(table: Words, secret: Words, content: Bytes, starts: Any, kinds: Bytes, offsets: Ints) -> None:
+    """Mark every key that is noted with an offset below that of one of these records."""
+    for row in range(offsets.shape[0]):
+        if np.int64(kinds[row]) == IGNORED:
+            continue
+        low, high = hash_of(content, starts[row], starts[row + 1] - starts[row], secret)
+        at = _slot_of(table, low, high)
+        if at != NOT_FOUND and table[at + 2] != SUPERSEDED and np.int64(table[at + 2]) - 1 < offsets[row]:
+            table[at + 2] = SUPERSEDED

@@ -6,7 +6,7 @@ One rule of choice for reads, tasks, commands and Spark: a topic or number that 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from kafkalog.errors import KafkaLogError, NoLogs, StorageError, UnsupportedFormat, UsageError
@@ -15,22 +15,28 @@ from kafkalog.format.batch import MAX_MAGIC
 from kafkalog.format.checkpoint import decode_offset_checkpoint
 from kafkalog.format.entry_front import FRONT_SIZE, peek_front
 from kafkalog.format.message import MIN_MESSAGE_SIZE
+from kafkalog.storage.parallel import in_parallel
 from kafkalog.storage.store import LINKED_FOLDER, SMALL_FILE, Entry, Store
 
 from .partition import Partition, Segment, StoredFile
+from .stored_files import Segments, StoredFiles, stored_file
 
 LOG_KINDS = ("log", "checkpoint", names.BOOTSTRAP_CHECKPOINT)
 UNNAMED = -1
 NAMES_LISTED = 20
+IsWanted = Callable[[names.FolderName], bool]
 
 
-def find_partitions(store: Store, path: str) -> list[Partition]:
-    """Every partition at or directly under `path`, sorted by topic and number; NoLogs if there is none."""
+def find_partitions(store: Store, path: str, is_wanted: IsWanted | None = None) -> list[Partition]:
+    """Every partition at or directly under `path`, sorted by topic and number; NoLogs if there is none.
+
+    Under a log directory, partitions whose name is not wanted are returned without files: their folders are not listed.
+    """
     found = store.stat(path)
     if found is None:
         raise StorageError(f"{path}: no such file or folder", file=path)
     if found.kind == "folder":
-        return _partitions_of_folder(store, path)
+        return _partitions_of_folder(store, path, is_wanted)
     if found.kind == "other":
         raise UnsupportedFormat(
             "not-a-file", file=path, detail="give the path of a log directory, a partition folder or a segment file"
@@ -38,18 +44,22 @@ def find_partitions(store: Store, path: str) -> list[Partition]:
     return [_partition_of_file(store, path, found)]
 
 
-def _partitions_of_folder(store: Store, folder: str) -> list[Partition]:
+def _partitions_of_folder(store: Store, folder: str, is_wanted: IsWanted | None) -> list[Partition]:
     entries = store.list(folder)
     if any(_is_segment_file(entry) for entry in entries):
         parsed = names.parse_folder_name(store.name(folder))
         starts = _log_starts(store, store.parent(folder)) if parsed else {}
         return [_partition(store, folder, entries, starts)]
     starts = _log_starts(store, folder)
-    partitions = [
-        _listed_partition(store, store.join(folder, entry.name), starts)
-        for entry in entries
-        if entry.kind == "folder" and names.parse_folder_name(entry.name) is not None
-    ]
+
+    def listed(name: str) -> Partition:
+        parsed = names.parse_folder_name(name)
+        if parsed is not None and is_wanted is not None and not is_wanted(parsed):
+            return _partition(store, store.join(folder, name), [], starts)
+        return _listed_partition(store, store.join(folder, name), starts)
+
+    found = (entry.name for entry in entries if entry.kind == "folder" and names.parse_folder_name(entry.name) is not None)
+    partitions = list(in_parallel(listed, found, store.requests_at_once))
     # A broker follows these links, so they are partitions; left out silently they would look lost.
     partitions += [
         replace(_partition(store, store.join(folder, entry.name), [], starts), problems=(_problem(store, folder, entry),))
@@ -103,7 +113,7 @@ def _listed_partition(store: Store, folder: str, starts: dict[tuple[str, int], i
 def _partition(store: Store, folder: str, entries: list[Entry], starts: dict[tuple[str, int], int]) -> Partition:
     name = store.name(folder)
     parsed = names.parse_folder_name(name) or names.FolderName(name, UNNAMED)
-    files = [stored for entry in entries if (stored := _stored(store, folder, entry)) is not None]
+    files = StoredFiles(store.join(folder, "-")[:-1], entries)
     problems = tuple(_problem(store, folder, entry) for entry in entries if entry.problem and names.parse_file_name(entry.name))
     return Partition(
         store,
@@ -111,9 +121,9 @@ def _partition(store: Store, folder: str, entries: list[Entry], starts: dict[tup
         parsed.topic,
         parsed.partition,
         parsed.state,
-        segments=segments_of(files),
-        leftovers=tuple(stored for stored in files if stored.suffix),
-        files=tuple(files),
+        segments=Segments(files),
+        leftovers=files.leftovers(),
+        files=files,
         problems=problems,
         log_start_offset=starts.get((parsed.topic, parsed.partition)) if not parsed.state else None,
     )
@@ -121,18 +131,6 @@ def _partition(store: Store, folder: str, entries: list[Entry], starts: dict[tup
 
 def _problem(store: Store, folder: str, entry: Entry) -> str:
     return f"{store.join(folder, entry.name)}: {entry.problem}"
-
-
-def _stored(store: Store, folder: str, entry: Entry) -> StoredFile | None:
-    parsed = names.parse_file_name(entry.name)
-    if parsed is None or entry.kind != "file":
-        return None
-    return _named(store.join(folder, entry.name), entry, parsed)
-
-
-def _named(path: str, entry: Entry, parsed: names.FileName) -> StoredFile:
-    kind, base_offset, suffix = parsed.kind, parsed.base_offset, parsed.suffix
-    return StoredFile(path, entry.size, entry.mtime_ns, kind, base_offset, suffix, entry.disk_size, entry.inode)
 
 
 def segments_of(files: Iterable[StoredFile]) -> tuple[Segment, ...]:
@@ -159,7 +157,7 @@ def _partition_of_file(store: Store, path: str, entry: Entry) -> Partition:
         parsed = names.FileName("log", UNNAMED)
     elif parsed.kind not in (*LOG_KINDS, *names.SEGMENT_KINDS, names.LEADER_EPOCH_CHECKPOINT):
         raise UnsupportedFormat("not-a-segment", file=path, detail=f"a {parsed.kind} file holds no records; give its folder")
-    stored = _named(path, entry, parsed)
+    stored = stored_file(path, entry, parsed)
     segments = (Segment(stored),) if parsed.kind in LOG_KINDS else ()
     return Partition(
         store,

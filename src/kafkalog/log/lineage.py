@@ -207,7 +207,7 @@ def mark_of(segment: Segment, entries: EntryTable, row: int) -> EntryMark:
 
 def is_in_place(partition: Partition, mark: EntryMark, limits: Limits) -> bool:
     """Whether the entry is still at its position, so that the file before it has not changed since the entry was read."""
-    for segment in partition.segments:
+    for segment in partition.segments_from(mark.segment)[:1]:
         if segment.base_offset == mark.segment:
             with partition.open_log(segment) as source:
                 return _entry_at(segment, source, mark.position, limits) == mark

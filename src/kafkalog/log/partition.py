@@ -6,9 +6,9 @@ Checkpoints are evidence, not truth: one that cannot be read counts as absent.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, Self, TypeVar, overload
 
 from kafkalog.errors import KafkaLogError
 from kafkalog.format import names
@@ -16,66 +16,36 @@ from kafkalog.format.checkpoint import EpochStart, decode_leader_epoch_checkpoin
 from kafkalog.format.quantities import plural, size_text
 from kafkalog.storage.store import SMALL_FILE, ByteSource, Store
 
-MAX_SHOWN = 80
+from .stored_files import Segment, Segments, StoredFile, StoredFiles, shown
+
+# What was listed, which callers look for here too.
+__all__ = ["Partition", "Segment", "StoredFile", "shown"]
 
 
-def shown(value: object) -> str:
-    """A path, name or other text quoted for a `repr`; only the end of a long one."""
-    text = str(value)
-    return repr(text if len(text) <= MAX_SHOWN else "…" + text[-MAX_SHOWN:])
+Value = TypeVar("Value")
 
 
-@dataclass(frozen=True)
-class StoredFile:
-    """A file of a partition folder, with its parsed name."""
+class _ReadOnce(Generic[Value]):
+    """`functools.cached_property` without the lock that Python 3.11 holds for all objects: many partitions are read at once."""
 
-    path: str
-    size: int
-    mtime_ns: int
-    kind: str
-    base_offset: int = -1
-    suffix: str = ""
-    # The size of its blocks, which can change without the file: index files are preallocated and sparse.
-    disk_size: int | None = field(default=None, compare=False)
-    inode: int = 0
+    def __init__(self, read: Callable[[Partition], Value]) -> None:
+        self._read = read
+        self.__doc__ = read.__doc__
 
-    @property
-    def stored_size(self) -> int:
-        """The space it occupies: its blocks on a disk, its bytes in an object store."""
-        return self.size if self.disk_size is None else self.disk_size
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
 
+    @overload
+    def __get__(self, partition: None, owner: type) -> Self: ...
 
-@dataclass(frozen=True)
-class Segment:
-    """A log file with its index files; `next_base_offset` is the base offset of the next segment, None for the newest.
+    @overload
+    def __get__(self, partition: Partition, owner: type) -> Value: ...
 
-    With positions it is a part of a segment, cut between entries; the next part then takes the role of the next segment.
-    """
-
-    log: StoredFile
-    siblings: Mapping[str, StoredFile] = field(default_factory=dict)
-    next_base_offset: int | None = None
-    start_position: int = 0
-    stop_position: int | None = None  # None: where the file ends
-
-    @property
-    def base_offset(self) -> int:
-        """The offset in its name; -1 for a file whose name has none (a copy, a KRaft snapshot)."""
-        return self.log.base_offset if self.log.kind == "log" else -1
-
-    @property
-    def is_newest(self) -> bool:
-        return self.next_base_offset is None
-
-    def stop_in(self, source: ByteSource) -> int:
-        """Where the entries of this segment end in its open file."""
-        return source.size if self.stop_position is None else min(self.stop_position, source.size)
-
-    def __repr__(self) -> str:
-        parts = [shown(self.log.path), size_text(self.log.size), plural(len(self.siblings), "index file")]
-        if self.start_position or self.stop_position is not None:
-            parts.append(f"bytes {self.start_position} to {'the end' if self.stop_position is None else self.stop_position}")
-        return f"Segment({', '.join(parts)}{', newest' if self.is_newest else ''})"
+    def __get__(self, partition: Partition | None, owner: type) -> Self | Value:
+        if partition is None:
+            return self
+        value = partition.__dict__[self._name] = self._read(partition)
+        return value
 
 
 @dataclass(frozen=True)
@@ -87,9 +57,9 @@ class Partition:
     topic: str
     partition: int
     state: str = ""  # "", "delete", "future" or "stray"
-    segments: tuple[Segment, ...] = ()
+    segments: Sequence[Segment] = ()
     leftovers: tuple[StoredFile, ...] = ()
-    files: tuple[StoredFile, ...] = ()
+    files: Sequence[StoredFile] = ()
     problems: tuple[str, ...] = ()
     log_start_offset: int | None = None
     file: str | None = None  # the path of a partition that is a single file
@@ -97,6 +67,8 @@ class Partition:
     @property
     def size(self) -> int:
         """Bytes of all live segments."""
+        if isinstance(self.segments, Segments):
+            return self.segments.log_bytes
         return sum(segment.log.size for segment in self.segments)
 
     @property
@@ -105,37 +77,50 @@ class Partition:
         first = max(self.segments[0].base_offset, 0) if self.segments else 0
         return max(first, self.log_start_offset or 0)
 
-    @cached_property
+    @_ReadOnce
     def epochs(self) -> tuple[EpochStart, ...]:
         """The lines of the leader-epoch-checkpoint; empty if there is none or it cannot be read."""
-        found = [stored for stored in self.files if stored.kind == names.LEADER_EPOCH_CHECKPOINT]
+        found = self._first_of(names.LEADER_EPOCH_CHECKPOINT)
         try:
-            return tuple(decode_leader_epoch_checkpoint(self.store.read_small(found[0].path, SMALL_FILE))) if found else ()
+            return tuple(decode_leader_epoch_checkpoint(self.store.read_small(found.path, SMALL_FILE))) if found else ()
         except KafkaLogError:
             return ()
 
-    @cached_property
+    @_ReadOnce
     def epoch_starts(self) -> list[int]:
         """The start offsets of `epochs`."""
         return [epoch.start_offset for epoch in self.epochs]
 
-    @cached_property
+    @_ReadOnce
     def topic_id(self) -> str | None:
         """The id that brokers since 2.8 give a topic: one that was deleted and created again has another."""
-        found = [stored for stored in self.files if stored.kind == names.PARTITION_METADATA]
+        found = self._first_of(names.PARTITION_METADATA)
         try:
-            return decode_partition_metadata(self.store.read_small(found[0].path, SMALL_FILE)).topic_id if found else None
+            return decode_partition_metadata(self.store.read_small(found.path, SMALL_FILE)).topic_id if found else None
         except KafkaLogError:
             return None
+
+    def _first_of(self, kind: str) -> StoredFile | None:
+        if isinstance(self.files, StoredFiles):
+            return self.files.first_of(kind)
+        return next((stored for stored in self.files if stored.kind == kind), None)
 
     def epoch_at(self, offset: int) -> int | None:
         """The leader epoch of an offset by the checkpoint."""
         at = bisect_right(self.epoch_starts, offset)
         return self.epochs[at - 1].epoch if at else None
 
-    def segments_from(self, offset: int) -> tuple[Segment, ...]:
+    def segments_from(self, offset: int) -> Sequence[Segment]:
         """The segments that may hold `offset` or higher ones."""
+        if isinstance(self.segments, Segments):
+            return self.segments.reaching(offset)
         return tuple(s for s in self.segments if s.next_base_offset is None or s.next_base_offset > offset)
+
+    def with_newest(self, segment: Segment) -> Partition:
+        """The partition with another newest segment, such as one that ends earlier."""
+        if isinstance(self.segments, Segments):
+            return replace(self, segments=self.segments.with_newest(segment))
+        return replace(self, segments=(*self.segments[:-1], segment))
 
     def open_log(self, segment: Segment) -> ByteSource:
         return self.store.open(segment.log.path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -108,7 +108,7 @@ class PartitionTail:
         if self._replay is not None:
             self._replay = TransactionReplay()
 
-    def _unread(self, partition: Partition) -> tuple[Segment, ...]:
+    def _unread(self, partition: Partition) -> Sequence[Segment]:
         """The segments to read: transactions need all of them, the end only the newest."""
         if self._replay is None:
             return partition.segments[-1:]

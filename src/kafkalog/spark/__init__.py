@@ -49,8 +49,17 @@ def ingest(
     dry_run: bool = False,
     task_bytes: int | None = None,
     notices: Notices | None = None,
+    table_format: str = "parquet",
+    table: str | None = None,
+    catalog: str | None = None,
+    catalog_properties: Mapping[str, str] | None = None,
+    namespace: str = "kafka",
 ) -> IngestSummary:
-    """Ingest new records from the logs at `source` into Parquet tables under `target`, exactly once; returns a summary.
+    """Ingest new records from the logs at `source` into tables under `target`, exactly once; returns a summary.
+
+    The tables are folders of Parquet, or with `table_format="iceberg"` or `"delta"` tables of a lake: one for each topic, or one
+    named `table` for all. Iceberg tables are in `namespace` of PyIceberg's catalog `catalog`, configured by its own files and by
+    `catalog_properties`; without both, in a catalog of the target's own, `catalog.db`.
 
     It runs on `spark`, else on a session for `master` and `conf`. `master="none"` runs it on threads of this process, without
     Spark, and so does a run without a master where Spark or Java is not installed. `options` are those of the Spark source that
@@ -64,7 +73,7 @@ def ingest(
     from kafkalog.tables.choices import several_names
 
     from .ingestion.executors import make_executor
-    from .ingestion.ingest_options import IngestOptions
+    from .ingestion.ingest_options import IngestOptions, LakeOptions
     from .ingestion.run import nothing, run_ingest
 
     if value is None and (schema is not None or registry_prefix or keep_raw):
@@ -91,6 +100,7 @@ def ingest(
         task_bytes=task_bytes,
         payload=None if value is None else normalised(PayloadSpec(value, schema, registry_prefix=registry_prefix)),
         keep_raw=keep_raw,
+        lake=LakeOptions(table_format, table, catalog, dict(catalog_properties or {}), namespace),
     )
     return run_ingest(request, lambda: make_executor(spark, master, conf or {}, notices), on_progress or nothing, dry_run=dry_run)
 

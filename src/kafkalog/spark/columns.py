@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import DataType, StructField, StructType
 
 from kafkalog.errors import path_text
@@ -16,6 +16,7 @@ from kafkalog.log.report import Dropped
 from kafkalog.tables.schemas import find_table
 
 from .errors import BAD_SCHEMA, BAD_TIMESTAMP, NULL_VALUE, SparkSourceError, bad_option
+from .offered import arrow_schema
 from .options import METADATA_COLUMN, SourceOptions
 from .splits import FileSlice
 
@@ -105,7 +106,7 @@ class Projection:
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:
-        return to_arrow_schema(self.schema, timezone="UTC")
+        return arrow_schema(self.schema)
 
     @cached_property
     def _required(self) -> tuple[str, ...]:

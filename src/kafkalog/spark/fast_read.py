@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -62,12 +63,15 @@ def _cores(spark: SparkSession, options: SourceOptions) -> int | None:
 def _reading(
     splits: Sequence[Split], projection: Projection, options: SourceOptions, kernels: PackedKernels
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    # Each task gets all of them, but makes objects of its own only.
+    packed = [pickle.dumps(split) for split in splits]
+
     def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         kernels.unpack()
         from .task_reading import read_split
 
         for batch in numbers:
             for number in batch.column(0).to_pylist():
-                yield from read_split(splits[number], projection, options) if splits else ()
+                yield from read_split(pickle.loads(packed[number]), projection, options) if packed else ()
 
     return read

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import Limits, NoLogs, SegmentChanged, StorageError
 from kafkalog.log.partition import Partition
 from kafkalog.log.swap_segments import SETTLED_SECONDS, SwapWatch
+from kafkalog.storage.parallel import in_parallel
 
 from .errors import FILE_CHANGED, STORAGE, SparkSourceError, coded, is_passing
 from .options import SourceOptions, TopicPartition
-from .read_plan import Found, check_one_place, choose_partitions, readable_ends
+from .read_plan import Found, check_one_place, choose_partitions, readable_ends, requests_at_once
 
 if TYPE_CHECKING:
     from kafkalog.log.tail import PartitionTail
@@ -73,12 +75,10 @@ class LiveLogs:
             try:
                 chosen, waiting = self._choose_settled()
                 ends = readable_ends(chosen, self.options)
-                found_now = {
-                    found.key: self._live_or_seen(found, ends[found.key], must_be_new=left > 0)
-                    for found in chosen
-                    if found.partition.segments
-                }
-                return {**found_now, **waiting}
+                filled = [found for found in chosen if found.partition.segments]
+                look = partial(self._live_or_seen, ends=ends, must_be_new=left > 0)
+                found_now = in_parallel(look, filled, requests_at_once(filled))
+                return {**{live.found.key: live for live in found_now}, **waiting}
             except (StorageError, SegmentChanged, SparkSourceError) as error:
                 if not left or (isinstance(error, SparkSourceError) and error.code not in (STORAGE, FILE_CHANGED)):
                     raise
@@ -117,11 +117,11 @@ class LiveLogs:
         check_one_place(chosen)
         return chosen
 
-    def _live_or_seen(self, found: Found, readable_end: int, *, must_be_new: bool) -> LivePartition:
+    def _live_or_seen(self, found: Found, ends: Mapping[TopicPartition, int], *, must_be_new: bool) -> LivePartition:
         """The partition now, or as it was seen before if a broker keeps replacing its files: the next look may find more."""
         try:
             with coded():
-                return self._live(found, readable_end)
+                return self._live(found, ends[found.key])
         except SparkSourceError as error:
             if must_be_new or not is_passing(error) or found.key not in self.seen:
                 raise
@@ -133,7 +133,7 @@ class LiveLogs:
         tail.look(partition)
         end = min(tail.stable_offset, readable_end)
         newest = replace(partition.segments[-1], stop_position=tail.position)
-        found = replace(found, partition=replace(partition, segments=(*partition.segments[:-1], newest)))
+        found = replace(found, partition=partition.with_newest(newest))
         return LivePartition(found, max(end, partition.start_offset), tail)
 
     def _tail(self, found: Found) -> PartitionTail:

@@ -22,8 +22,8 @@ from kafkalog.format.quantities import plural
 from .errors import DATA_LOSS, SparkSourceError
 from .live_listing import TRIES, TRY_SECONDS, LiveLogs, LivePartition
 from .options import SourceOptions, TopicPartition
-from .read_plan import check_assigned, choose_partitions, parts_of, starting_offset
-from .splits import HIGHEST, Part, Split, divide, target_bytes
+from .read_plan import Range, check_assigned, choose_partitions, parts_of, requests_at_once, starting_offset
+from .splits import HIGHEST, Split, divide, largest_of, target_bytes
 
 LOGGER = logging.getLogger("kafkalog.spark")
 
@@ -77,7 +77,7 @@ class MicroBatches:
         self.clock = clock
         self.logs = LiveLogs(options, clock)
         self._initial: Offsets | None = None
-        self._holds_first = False
+        self._at_latest: set[TopicPartition] = set()  # of the first micro-batch, until its end is chosen
         self._frozen: Offsets | None = None
         self._last_trigger: float | None = None
         self._reported: set[str] = set()
@@ -119,9 +119,9 @@ class MicroBatches:
 
     def _start_of(self, live: LivePartition) -> int:
         def latest() -> int:
-            # Only the end of the first micro-batch is recorded. If it held records, its repetition after a crash would
-            # start at a later "latest" and miss them; so it holds none.
-            self._holds_first = True
+            # Only the end of the first micro-batch is recorded. If it held records of this partition, its repetition after
+            # a crash would start at a later "latest" and miss them; so it holds none.
+            self._at_latest.add(live.found.key)
             return self._end_of(live)
 
         if self.options.starting.kind == "default":
@@ -141,19 +141,25 @@ class MicroBatches:
 
     # -- how far a micro-batch goes --------------------------------------------------------------------------------------------
 
-    def latest_offsets(self, start: Offsets, *, limited: bool = True) -> Offsets:
-        """The end of the micro-batch that starts at `start`: `start` itself if there is nothing new, or not enough."""
+    def latest_offsets(self, start: Offsets, *, limited: bool = True, may_be_last: bool = False) -> Offsets:
+        """The end of the micro-batch that starts at `start`: `start` itself if there is nothing new, or not enough.
+
+        If Spark may end the query after it (`may_be_last`), damage further on is raised now: otherwise nobody would see it.
+        """
         self._check_topics({topic for topic, _ in start})
-        if self._holds_first and start == self._initial:
-            self._holds_first = False
+        held: Collection[TopicPartition] = ()
+        if self._at_latest and start == self._initial:
+            held, self._at_latest = self._at_latest, set()
             self._say_what_latest_leaves_out(start)
-            return start
+            if not may_be_last:
+                return start
         begin, end = self._available(start)
+        end.update({key: begin[key] for key in held})
         if limited:
             if self._waits(begin, end):
                 return start
             end = self._limited(begin, end)
-        self._raise_damage(begin, end)
+        self._raise_damage(begin, begin if may_be_last else end)
         return end
 
     def _say_what_latest_leaves_out(self, start: Offsets) -> None:
@@ -291,7 +297,7 @@ class MicroBatches:
         return end
 
     def _raise_damage(self, begin: Offsets, end: Offsets) -> None:
-        """Raise the damage that stops a partition, once everything before it has been read."""
+        """Raise the damage that stops a partition of which nothing more is read before it."""
         for key, live in self.logs.seen.items():
             if live.tail.damage is not None and end.get(key) == begin.get(key):
                 raise live.tail.damage
@@ -307,10 +313,12 @@ class MicroBatches:
         # A repeated first micro-batch may now start with partitions that came since; they belong to the next one.
         for key in start.keys() - end.keys() if start != self._initial else ():
             self._lose(f"{_name(key)} was read up to offset {start[key]}, but no longer exists")
-        parts = [part for key, found in sorted(ranges.items()) for part in _parts(seen[key], *found, HIGHEST)]
+        wanted = [_range(seen[key], *found) for key, found in sorted(ranges.items())]
+        at_once = requests_at_once(each.found for each in wanted)
+        parts = list(parts_of(wanted, HIGHEST, at_once))
         target = target_bytes(self.options, sum(part.bytes for part in parts), cores or os.cpu_count() or 1)
-        if any(part.bytes > target for part in parts):
-            parts = [part for key, found in sorted(ranges.items()) for part in _parts(seen[key], *found, target)]
+        if any(largest_of(part.slices) > target for part in parts):
+            return divide(parts_of(wanted, target, at_once), target, self.options)
         return divide(parts, target, self.options)
 
     def _range(self, key: TopicPartition, start: Offsets, stop: int, live: LivePartition | None) -> tuple[int, int] | None:
@@ -348,8 +356,8 @@ class MicroBatches:
             LOGGER.warning("%s; continuing with what is there", what)
 
 
-def _parts(live: LivePartition, start: int, stop: int, target: int) -> list[Part]:
-    return list(parts_of(live.found, start, stop, target, live.tail.committed(start, stop), claim=(start, stop)))
+def _range(live: LivePartition, start: int, stop: int) -> Range:
+    return Range(live.found, start, stop, live.tail.committed(start, stop), claim=(start, stop))
 
 
 def _name(key: TopicPartition) -> str:

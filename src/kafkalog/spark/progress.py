@@ -1,14 +1,16 @@
 """How far a stream lags behind its logs, from the progress that Spark reports for each micro-batch.
 
 Spark's own Kafka source reports this as `metrics` of its progress. A source written in Python cannot: Spark asks only streams of
-the JVM that implement `ReportsSourceMetrics`, and its stream for Python sources does not (4.2.1 and 4.3.0). But the progress has
+the JVM that implement `ReportsSourceMetrics`, and its stream for Python sources does not (4.0 to 4.3). But the progress has
 all offsets.
 """
 
 from __future__ import annotations
 
+import ast
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,12 +66,17 @@ def _source_lag(source: Progress) -> SourceLag | None:
     return SourceLag({key: max(offset - read.get(key, 0), 0) for key, offset in sorted(available.items())})
 
 
+def _parsed(text: str) -> Any:
+    """The value of JSON, or of what PySpark 4.0 and 4.1 make of it: Python's notation; None if it is neither."""
+    for parse in (json.loads, ast.literal_eval):
+        with suppress(ValueError, SyntaxError):
+            return parse(text)
+    return None
+
+
 def _offsets(given: Any) -> dict[TopicPartition, int] | None:
     """The offsets by partition, from JSON text or parsed JSON; None if they are of another kind of source."""
-    try:
-        value = json.loads(given) if isinstance(given, str) else given
-    except ValueError:
-        return None
+    value = _parsed(given) if isinstance(given, str) else given
     if not isinstance(value, Mapping):
         return None
     found = {

@@ -20,10 +20,12 @@ from kafkalog.clusters.places import find_disks
 from kafkalog.errors import Limits, UsageError, path_text
 from kafkalog.format.names import REPLICATION_CHECKPOINT
 from kafkalog.log.folders import find_partitions, is_given, no_topic, read_high_watermarks
-from kafkalog.log.partition import Partition
+from kafkalog.log.partition import Partition, Segment
+from kafkalog.log.places import as_one
 from kafkalog.log.swap_segments import with_finished_segments
 from kafkalog.storage import open_store
 from kafkalog.storage.lock import is_broker_running
+from kafkalog.storage.parallel import in_parallel
 from kafkalog.storage.store import short_repr
 
 from .errors import BAD_OPTION, DATA_LOSS, STORAGE, SparkSourceError, bad_option
@@ -38,7 +40,22 @@ from .options import (
     SourceOptions,
     TopicPartition,
 )
-from .splits import EVERYTHING, HEADER_SPLIT_BYTES, HIGHEST, LOWEST, Part, Split, cut, divide, end_offset, pack, target_bytes
+from .splits import (
+    EVERYTHING,
+    HEADER_SPLIT_BYTES,
+    HIGHEST,
+    LOWEST,
+    FileSlice,
+    Part,
+    Split,
+    WholeSegments,
+    cut,
+    divide,
+    end_offset,
+    pack,
+    runs,
+    target_bytes,
+)
 
 if TYPE_CHECKING:
     from kafkalog.log.transactions import Committed
@@ -68,21 +85,31 @@ def plan_splits(options: SourceOptions, cores: int | None = None) -> list[Split]
     """The splits of a read, at least `minPartitions` if there are that many offsets."""
     if options.table in CLUSTER_TABLES:
         return [_whole_cluster(options)]
-    chosen = choose_whole_partitions(options)
+    chosen = one_copy_of_each(choose_whole_partitions(options))
     if options.table not in RANGED_TABLES:
-        return pack([_whole_folder(found) for found in chosen], options.max_partition_bytes or HEADER_SPLIT_BYTES)
-    assigned = {found.key for found in chosen}
-    ranges = [(found, *offset_range(found.partition, options, assigned)) for found in chosen]
-    if options.up_to == HIGH_WATERMARK:
-        ends = readable_ends(chosen, options)
-        ranges = [(found, start, max(min(stop, ends[found.key]), start)) for found, start, stop in ranges]
+        return pack(map(_whole_folder, chosen), options.max_partition_bytes or HEADER_SPLIT_BYTES, divides=False)
+    at_once = requests_at_once(chosen)
+    ranges = _ranges(chosen, options, at_once)
     target = target_bytes(options, sum(found.partition.size for found in chosen), cores or os.cpu_count() or 1)
-    parts = [
-        part
-        for found, start, stop in ranges
-        for part in parts_of(found, start, stop, target, _committed(found.partition, options) if start < stop else None)
-    ]
-    return divide(parts, target, options)
+    return divide(parts_of(ranges, target, at_once), target, options)
+
+
+def _ranges(chosen: Sequence[Found], options: SourceOptions, at_once: int) -> list[Range]:
+    """What to read from each partition."""
+    assigned = {found.key for found in chosen}
+    ends = readable_ends(chosen, options) if options.up_to == HIGH_WATERMARK else {}
+
+    def range_of(found: Found) -> Range:
+        start, stop = offset_range(found.partition, options, assigned)
+        stop = max(min(stop, ends.get(found.key, HIGHEST)), start)
+        return Range(found, start, stop, _committed(found.partition, options) if start < stop else None)
+
+    return list(in_parallel(range_of, chosen, at_once))
+
+
+def requests_at_once(chosen: Iterable[Found]) -> int:
+    """How many requests the storage of these partitions answers at the same time."""
+    return max((found.partition.store.requests_at_once for found in chosen), default=1)
 
 
 # -- partitions --------------------------------------------------------------------------------------------------------------
@@ -95,11 +122,10 @@ def choose_partitions(options: SourceOptions, *, topics_must_exist: bool = True)
         store, place = open_store(path)
         # A worker may have another working folder; and it needs the rest of a URI (endpoint, region), too.
         root = path if "://" in place else place
-        found += [
-            Found(root, each) for each in find_partitions(store, place) if is_given(each, place) or _is_visible(each, options)
-        ]
+        listed = find_partitions(store, place, lambda name: not name.state and _is_wanted((name.topic, name.partition), options))
+        found += [Found(root, each) for each in listed if is_given(each, place) or _is_visible(each, options)]
     _check_unique(found)
-    chosen = [each for each in found if _is_wanted(each, options)]
+    chosen = [each for each in found if _is_wanted(each.key, options)]
     if options.subscribe is not None and topics_must_exist:
         _check_topics(options.subscribe, found)
     _check_readable(chosen, options)
@@ -115,21 +141,25 @@ def _is_visible(partition: Partition, options: SourceOptions) -> bool:
     return not partition.state and (options.include_internal_topics or partition.topic not in INTERNAL_TOPICS)
 
 
-def _is_wanted(found: Found, options: SourceOptions) -> bool:
+def _is_wanted(key: TopicPartition, options: SourceOptions) -> bool:
     if options.subscribe is not None:
-        return found.partition.topic in options.subscribe
+        return key[0] in options.subscribe
     if options.subscribe_pattern is not None:
-        return re.search(options.subscribe_pattern, found.partition.topic) is not None
-    return options.assign is None or found.key in options.assign
+        return re.search(options.subscribe_pattern, key[0]) is not None
+    return options.assign is None or key in options.assign
 
 
 def _check_unique(found: Iterable[Found]) -> None:
-    """Segment files of one partition may be given one by one; the same file twice, or together with its folder, may not."""
+    """Segment files of one partition may be given one by one; the same file twice, or together with its folder, may not.
+
+    Copies in different folders are replicas.
+    """
     seen: dict[TopicPartition, list[Found]] = {}
     for each in found:
         others = seen.setdefault(each.key, [])
         for same in others:
-            if each.partition.file == same.partition.file or None in (each.partition.file, same.partition.file):
+            is_whole = None in (each.partition.file, same.partition.file)
+            if each.partition.folder == same.partition.folder and (is_whole or each.partition.file == same.partition.file):
                 raise SparkSourceError(
                     BAD_OPTION,
                     f"option paths: {each.partition} is at {each.root} and at {same.root}; its rows would come twice",
@@ -137,15 +167,24 @@ def _check_unique(found: Iterable[Found]) -> None:
         others.append(each)
 
 
+def one_copy_of_each(found: list[Found]) -> list[Found]:
+    """The same with one copy of each partition, by the rule of `log/places.py`."""
+    whole = as_one(each.partition for each in found)
+    for refusal in whole.refused.values():
+        raise SparkSourceError(BAD_OPTION, f"option paths: {path_text(refusal)}; give only paths of one of them")
+    chosen = {id(partition) for partition in whole.partitions}
+    return [each for each in found if id(each.partition) in chosen]
+
+
 def check_one_place(found: Iterable[Found]) -> None:
-    """A stream and an ingest record one offset per partition, so it cannot be given as several files."""
+    """A stream and an ingest record one offset per partition, so it cannot be given as several files or replicas."""
     seen: dict[TopicPartition, Found] = {}
     for each in found:
         same = seen.setdefault(each.key, each)
         if same is not each:
-            raise SparkSourceError(
-                BAD_OPTION, f"option paths: {each.partition} is at {each.root} and at {same.root}; give its folder instead"
-            )
+            is_replica = each.partition.folder != same.partition.folder
+            advice = "give only the one to be followed" if is_replica else "give its folder instead"
+            raise SparkSourceError(BAD_OPTION, f"option paths: {each.partition} is at {each.root} and at {same.root}; {advice}")
 
 
 def _check_topics(topics: Sequence[str], found: Sequence[Found]) -> None:
@@ -304,40 +343,83 @@ def find_offset_at(partition: Partition, timestamp_ms: int) -> int | None:
 # -- parts -------------------------------------------------------------------------------------------------------------------
 
 
-def parts_of(
-    found: Found, start: int, stop: int, target: int, committed: Committed | None = None, claim: tuple[int, int] = EVERYTHING
-) -> Iterator[Part]:
-    """One part for each slice of the partition that may hold offsets in the range."""
-    partition = found.partition
-    if start >= stop:
-        return
-    # Nothing after an open transaction is read, but it may seem open because its marker is damaged.
-    is_open = committed is not None and committed.first_open_offset is not None and committed.first_open_offset < stop
-    last = HIGHEST if is_open else stop
-    for segment in partition.segments_from(start):
-        if segment.base_offset >= last:
+@dataclass(frozen=True, repr=False)
+class Range:
+    """The offsets to read from a partition, half open."""
+
+    found: Found
+    start: int
+    stop: int
+    committed: Committed | None = None
+    claim: tuple[int, int] = EVERYTHING
+
+    def __repr__(self) -> str:
+        return f"Range({self.found!r}, offsets {self.start} to {self.stop - 1})"
+
+    def pieces(self, target: int) -> Iterator[_Piece]:
+        """The segments that may hold these offsets, those that stay whole by runs."""
+        if self.start >= self.stop:
             return
-        for piece in cut(partition, segment, target, start, last):
-            after = piece.next_base_offset
-            if (after is None or after > start) and piece.first_offset < last:
-                yield Part(
-                    found.root,
-                    partition.folder,
-                    partition.topic,
-                    partition.partition,
-                    (piece,),
-                    start,
-                    stop,
-                    partition.log_start_offset,
-                    claim,
-                    committed,
-                )
+        # Nothing after an open transaction is read, but it may seem open because its marker is damaged.
+        first_open = None if self.committed is None else self.committed.first_open_offset
+        last = HIGHEST if first_open is not None and first_open < self.stop else self.stop
+
+        def is_whole(base: int, after: int | None, size: int) -> bool:
+            return size <= target and self.start <= base and (last == HIGHEST or (after or HIGHEST) <= last)
+
+        for segments in runs(self.found.partition.segments_from(self.start), is_whole):
+            if isinstance(segments, Segment) and segments.base_offset >= last:
+                return
+            yield _Piece(self, segments, target, last)
+
+    def part(self, slices: Sequence[FileSlice]) -> Part:
+        found, partition = self.found, self.found.partition
+        return Part(
+            found.root,
+            partition.folder,
+            partition.topic,
+            partition.partition,
+            slices,
+            self.start,
+            self.stop,
+            partition.log_start_offset,
+            self.claim,
+            self.committed,
+        )
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """A run of whole segments of a range, or a segment that is to be cut: that takes requests."""
+
+    range: Range
+    segments: WholeSegments | Segment
+    target: int
+    last: int
+
+    def parts(self) -> list[Part]:
+        """A part of the whole segments, or one for each slice that may hold offsets of the range."""
+        if isinstance(self.segments, WholeSegments):
+            return [self.range.part(self.segments)]
+        start = self.range.start
+        return [
+            self.range.part((piece,))
+            for piece in cut(self.range.found.partition, self.segments, self.target, start, self.last)
+            if (piece.next_base_offset is None or piece.next_base_offset > start) and piece.first_offset < self.last
+        ]
+
+
+def parts_of(ranges: Iterable[Range], target: int, at_once: int = 1) -> Iterator[Part]:
+    """The parts that may hold offsets of the ranges, in order: a run of whole segments, or one slice."""
+    pieces = (piece for each in ranges for piece in each.pieces(target))
+    for parts in in_parallel(_Piece.parts, pieces, at_once):
+        yield from parts
 
 
 def first_parts(options: SourceOptions) -> list[Part]:
     """The first part of each partition that is there now, whatever the offsets to be read."""
-    chosen = choose_partitions(options, topics_must_exist=False)
-    return [part for found in chosen for part in islice(parts_of(found, LOWEST, HIGHEST, HIGHEST), 1)]
+    chosen = one_copy_of_each(choose_partitions(options, topics_must_exist=False))
+    return [part for found in chosen for part in islice(parts_of([Range(found, LOWEST, HIGHEST)], HIGHEST), 1)]
 
 
 def _committed(partition: Partition, options: SourceOptions) -> Committed | None:
@@ -361,6 +443,11 @@ def _whole_cluster(options: SourceOptions) -> Split:
 
 def _whole_folder(found: Found) -> Part:
     partition = found.partition
-    slices = tuple(piece for segment in partition.segments for piece in cut(partition, segment, HIGHEST))
+    listed = list(runs(partition.segments, lambda base, after, size: True))
+    slices: Sequence[FileSlice] = ()
+    if len(listed) == 1 and isinstance(listed[0], WholeSegments):
+        slices = listed[0]
+    else:
+        slices = tuple(piece for segment in partition.segments for piece in cut(partition, segment, HIGHEST))
     folder = partition.file or partition.folder
     return Part(found.root, folder, partition.topic, partition.partition, slices, LOWEST, HIGHEST)

@@ -20,7 +20,7 @@ from kafkalog.log.swap_segments import with_finished_segments
 from kafkalog.storage.local import HeldStore, LocalFile, LocalStore
 from kafkalog.storage.store import Entry, Store
 
-from .read_plan import Found, parts_of
+from .read_plan import Found, Range, parts_of
 from .splits import HIGHEST, FileSlice, Part, as_segment, end_offset
 
 LOGGER = logging.getLogger("kafkalog.spark")
@@ -85,7 +85,7 @@ def _replanned(part: Part, store: Store, on_loss: OnLoss, low: int, high: int) -
     if partition.start_offset > low or end < high:
         found = f"now has the offsets {partition.start_offset} to {end - 1}"
         on_loss(f"{partition} {found}, but {low} to {high - 1} were to be read")
-    parts = parts_of(Found(part.root, partition), low, high, HIGHEST, part.committed)
+    parts = parts_of([Range(Found(part.root, partition), low, high, part.committed)], HIGHEST)
     slices = tuple(piece for each in parts for piece in each.slices)
     claim = max(part.claim[0], low), min(part.claim[1], high)
     return replace(part, slices=slices, start_offset=low, stop_offset=high, claim=claim)

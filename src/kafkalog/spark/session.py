@@ -7,6 +7,7 @@ read and the environment: that of the driver's JVM, or, for a source that Python
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import re
 import shutil
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from .options import SourceOptions
+
+LOGGER = logging.getLogger("kafkalog.spark")
 
 # Arrow checks each access to a column twice in the JVM: 8 % of its time in a scan.
 ARROW_UNCHECKED: Final = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
@@ -162,10 +165,20 @@ def announce_cores(spark: SparkSession) -> None:
     context: Any = spark.sparkContext
     if cores == int(context.environment.get(CORES_VARIABLE, os.cpu_count() or 1)):
         return
+    from pyspark.errors import AnalysisException
+
     from .source import KafkaLogDataSource
 
     context.environment[CORES_VARIABLE] = str(cores)
-    spark.dataSource.register(KafkaLogDataSource)
+    try:
+        spark.dataSource.register(KafkaLogDataSource)
+    except AnalysisException as error:
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
+        # Spark 4.0 replaces no installed source.
+        LOGGER.warning(
+            "reads are cut for %d cores, not for the %d of the session: option cores=%d", os.cpu_count() or 1, cores, cores
+        )
 
 
 def _wait_for_executors(context: Any, seconds: float) -> None:

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
-)
 from pyspark.sql.types import StructType
 
 from .errors import BAD_OPTION, SparkSourceError, coded
 from .microbatch import MicroBatches, Offsets, from_json, origins_of_json, to_json
+from .offered import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows, ReadMinRows, SupportsTriggerAvailableNow
 from .options import SourceOptions
 from .read_plan import first_parts
 from .session import planned_cores
@@ -30,6 +24,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from kafkalog.kernels.cache import PackedKernels
+
+LOGGER = logging.getLogger("kafkalog.spark")
 
 
 def _offsets(written: Any) -> Offsets:
@@ -48,6 +44,8 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Lives on the driver as long as its query; tasks get a copy that only reads."""
 
     kernels: PackedKernels | None = None
+    _reached: dict[str, Any] | None = None  # the end of the last micro-batch
+    _is_said = False
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         from .columns import Projection
@@ -73,14 +71,30 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         start = self.stream.initial_offsets()
         return to_json(start, self.stream.origins(start, {}, {}))
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None) -> dict[str, Any]:
+        """The end of the next micro-batch. Where Spark does not limit micro-batches, it passes neither start nor limit."""
         with coded():
-            return self.stream.settled(lambda: self._latest(start, limit))
+            if start is None:
+                self._say_that_nothing_limits()
+            found = start if start is not None else self._reached or self.initialOffset()
+            self._reached = self.stream.settled(lambda: self._latest(found, limit))
+            return self._reached
 
-    def _latest(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+    def _say_that_nothing_limits(self) -> None:
+        # With Trigger.AvailableNow such a Spark ends after one micro-batch: what a limit left would wait for the next run.
+        if not self._is_said and self.options.admission.given:
+            LOGGER.warning(
+                "%s without effect: this Spark (before 4.2) cannot limit the micro-batches of a Python source, so each one "
+                "reads all that is there",
+                " and ".join(self.options.admission.given),
+            )
+        self._is_said = True
+
+    def _latest(self, start: dict[str, Any], limit: ReadLimit | None) -> dict[str, Any]:
         read, origins = _offsets(start), origins_of_json(start)
         begin = self.stream.resumed(read, origins)
-        end = self.stream.latest_offsets(begin, limited=not isinstance(limit, ReadAllAvailable))
+        limited = limit is not None and not isinstance(limit, ReadAllAvailable)
+        end = self.stream.latest_offsets(begin, limited=limited, may_be_last=limit is None)
         held = {key: origin for key, origin in origins.items() if begin.get(key) == read.get(key)}
         return to_json(end, self.stream.origins(end, begin, held))
 
@@ -94,7 +108,10 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         with coded():
-            return [SplitPartition(split) for split in self.stream.settled(lambda: self._plan(start, end))]
+            splits = self.stream.settled(lambda: self._plan(start, end))
+        # When a query is restarted, Spark first asks for what is between its last offset and its last offset.
+        self._reached = end
+        return [SplitPartition(split) for split in splits]
 
     def _plan(self, start: dict[str, Any], end: dict[str, Any]) -> list[Split]:
         begin = self.stream.resumed(_offsets(start), origins_of_json(start))

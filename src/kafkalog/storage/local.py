@@ -154,6 +154,8 @@ def _fingerprint(status: os.stat_result) -> Fingerprint:
 class LocalStore:
     """Local folders and files. `start` is the path that the user gave; symbolic links are followed only up to there."""
 
+    requests_at_once = 1
+
     def __init__(self, start: str) -> None:
         self._start = start
 

@@ -6,6 +6,7 @@ messages.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -29,6 +30,9 @@ from kafkalog.storage.store import (
 
 # At 100 MB/s these bytes take 0.7 ms, less than the first byte of another request.
 MINIMUM_GAP = 65536
+
+# S3 answers a listing after 20 to 100 ms, so this hides most of the waiting; a small store of one's own still keeps up.
+REQUESTS_AT_ONCE = 16
 
 SCHEMES = ("s3", "s3a", "s3n", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs")
 
@@ -203,7 +207,10 @@ def _read_counted(handle: Any, position: int, target: memoryview) -> int:
 class ObjectStore:
     """Folders and files of a `pyarrow.fs` file system; `prefix` is what people see before its paths."""
 
+    requests_at_once = REQUESTS_AT_ONCE
+
     def __init__(self, filesystem: fs.FileSystem, prefix: str = "") -> None:
+        _allow_requests_at_once()
         self._filesystem = filesystem
         self._prefix = prefix
         innermost = filesystem
@@ -266,6 +273,12 @@ class ObjectStore:
 
     def _inner(self, path: str) -> str:
         return path.removeprefix(self._prefix)
+
+
+def _allow_requests_at_once() -> None:
+    """Arrow lists on threads of its own, eight by default, unless the user has chosen how many."""
+    if "ARROW_IO_THREADS" not in os.environ and pa.io_thread_count() < REQUESTS_AT_ONCE:
+        pa.set_io_thread_count(REQUESTS_AT_ONCE)
 
 
 def _entry(info: fs.FileInfo) -> Entry:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -18,6 +19,35 @@ MISSING: Final = ("NoSuchKey", "404", "NotFound")
 WITHOUT_CONDITIONS: Final = "NotImplemented"
 
 
+@dataclass(frozen=True)
+class S3Settings:
+    """What a URI says of its store; None where the environment or the profile says it."""
+
+    bucket: str
+    access_key: str | None
+    secret_key: str | None
+    endpoint: str | None
+    region: str | None
+
+    def __repr__(self) -> str:
+        return f"S3Settings({self.bucket!r})"
+
+
+def s3_settings(uri: str, region: str | None = None) -> S3Settings:
+    """The settings in a URI such as `s3://key:secret@bucket/folder?region=…&endpoint_override=…&scheme=…`."""
+    parts = urlsplit(uri, allow_fragments=False)
+    login, _, bucket = parts.netloc.rpartition("@")
+    access_key, _, secret_key = login.partition(":")
+    query = parse_qs(parts.query)
+    return S3Settings(
+        unquote(bucket),
+        unquote(access_key) or None,
+        unquote(secret_key) or None,
+        _endpoint(query),
+        region or query.get("region", [None])[0],
+    )
+
+
 class S3Requests:
     """Requests to the bucket of an `s3://` URI, with the credentials, endpoint and region that `pyarrow.fs` takes from it.
 
@@ -27,9 +57,9 @@ class S3Requests:
     is_atomic = True  # a put compares and writes in one step
 
     def __init__(self, uri: str, region: str) -> None:
-        parts = urlsplit(uri, allow_fragments=False)
-        self.bucket = unquote(parts.netloc.rpartition("@")[2])
-        self._client = _client(parts.netloc.rpartition("@")[0], parse_qs(parts.query), region)
+        settings = s3_settings(uri, region)
+        self.bucket = settings.bucket
+        self._client = _client(settings)
 
     def __repr__(self) -> str:
         return f"S3Requests({self.bucket!r})"
@@ -99,7 +129,7 @@ class S3Requests:
             raise StorageError(f"s3://{key}: {action} failed: {error}", file=f"s3://{key}") from error
 
 
-def _client(login: str, query: dict[str, list[str]], region: str) -> Any:
+def _client(settings: S3Settings) -> Any:
     try:
         import boto3
         from botocore.config import Config
@@ -107,8 +137,7 @@ def _client(login: str, query: dict[str, list[str]], region: str) -> Any:
         raise UsageError(
             f"writing to s3:// needs boto3 ({error}) for conditional puts, which keep two runs apart: pip install 'kafkalog[s3]'"
         ) from None
-    access_key, _, secret_key = login.partition(":")
-    endpoint = _endpoint(query)
+    endpoint = settings.endpoint
     config = Config(
         # Arrow reads the endpoint from the environment and from the URI, never from a profile.
         ignore_configured_endpoint_urls=endpoint is None,
@@ -124,10 +153,10 @@ def _client(login: str, query: dict[str, list[str]], region: str) -> Any:
     )
     return boto3.Session().client(
         "s3",
-        region_name=region or None,
+        region_name=settings.region,
         endpoint_url=endpoint,
-        aws_access_key_id=unquote(access_key) or None,
-        aws_secret_access_key=unquote(secret_key) or None,
+        aws_access_key_id=settings.access_key,
+        aws_secret_access_key=settings.secret_key,
         config=config,
     )
 

@@ -99,6 +99,11 @@ class ByteSource(Protocol):
 class Store(Protocol):
     """A place of folders and files, for reading."""
 
+    @property
+    def requests_at_once(self) -> int:
+        """How many requests are worth making at the same time: 1 where a request does not wait."""
+        ...
+
     def list(self, folder: str) -> list[Entry]:
         """Everything in the folder, sorted by name; an entry that cannot be examined carries its `problem`.
 

@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from kafkalog.errors import Limits, StorageError, UsageError, name_text
+from kafkalog.errors import Limits, NoLogs, StorageError, UsageError, name_text
 from kafkalog.format.html_table import html_table
+from kafkalog.format.names import META_PROPERTIES
 from kafkalog.format.quantities import plural, size_text
 from kafkalog.log.checks.finding import Finding
 from kafkalog.log.checks.run import check_partitions
 from kafkalog.log.folders import choose, find_partitions, live_partitions
 from kafkalog.log.follow import follow_partitions
 from kafkalog.log.partition import Partition
+from kafkalog.log.places import Copies, as_one
 from kafkalog.log.reading import ReadOptions
 from kafkalog.log.report import ReadReport
 from kafkalog.log.swap_segments import with_finished_segments
@@ -48,10 +50,32 @@ ROW_TABLES: dict[str, Callable[[Iterable[Partition], ReadOptions, ReadReport], I
 FILE_TABLES = ("segments", "index_entries")
 
 
-def open_logs(path: str | os.PathLike[str], *, filesystem: FileSystem | None = None) -> Logs:
-    """The logs at `path`: a log directory, a partition folder, one file, or any of these as s3://bucket/…"""
-    store, place = open_store(path, filesystem=filesystem)
-    return Logs(place, find_partitions(store, place))
+Path = str | os.PathLike[str]
+
+
+def open_logs(path: Path | Sequence[Path], *, topic_ids: Names | None = None, filesystem: FileSystem | None = None) -> Logs:
+    """The logs at `path`: a log directory, a partition folder, one file, or any of these as s3://bucket/…
+
+    A list of them is read as one: log directories of one broker, or of several. Each partition then comes from one copy, the
+    one whose last batch has the highest leader epoch, then the highest offset. `topic_ids`: which topic is meant where one was
+    deleted and another created with its name.
+    """
+    several = [path] if isinstance(path, str | os.PathLike) else list(path)
+    if not several:
+        raise UsageError("give at least one path")
+    places = list(_open_each(several, filesystem))
+    return places[0] if len(places) == 1 and topic_ids is None else SeveralLogs(places, several_names("topic_ids", topic_ids))
+
+
+def _open_each(paths: Sequence[Path], filesystem: FileSystem | None) -> Iterator[Logs]:
+    for path in paths:
+        store, place = open_store(path, filesystem=filesystem)
+        try:
+            yield Logs(place, find_partitions(store, place))
+        except NoLogs:  # one of the log directories of a broker may have no partition yet
+            if len(paths) == 1 or store.stat(store.join(place, META_PROPERTIES)) is None:
+                raise
+            yield Logs(place, [])
 
 
 # Users know it as kafkalog.open: help() shows that name.
@@ -226,7 +250,7 @@ class Logs:
     def _read_cluster(self, table: str, schema: pa.Schema, choices: ReadChoices, options: ReadOptions) -> pa.RecordBatchReader:
         """Rows of the whole cluster: topics are those that it had, not those of this path."""
         source = ClusterSource(
-            [found for found in self.partitions if not found.state],
+            [found for place in self.places for found in place.partitions if not found.state],  # every copy
             options.limits,
             self.report,
             strict=options.on_damage == "strict",
@@ -250,12 +274,23 @@ class Logs:
         """
         chosen = self.choose(topics, partitions)
         whole = self.is_log_directory and topics is None and partitions is None
-        return check_partitions(
-            self.partitions if whole else chosen,
-            options or ReadOptions(frozenset()),
-            report if report is not None else self.report,
-            self.path if whole else None,
-        )
+        return self.check_these(self.partitions if whole else chosen, options, report, self.path if whole else None)
+
+    def check_these(
+        self,
+        partitions: Sequence[Partition],
+        options: ReadOptions | None = None,
+        report: ReadReport | None = None,
+        log_directory: str | None = None,
+    ) -> Iterator[Finding | None]:
+        """What is wrong with these partitions, and with their log directory if its path is given."""
+        known = report if report is not None else self.report
+        return check_partitions(partitions, options or ReadOptions(frozenset()), known, log_directory)
+
+    @property
+    def places(self) -> list[Logs]:
+        """The logs at each path that was given."""
+        return [self]
 
     @property
     def is_log_directory(self) -> bool:
@@ -297,7 +332,81 @@ class Logs:
     def choose(self, topics: Names | None, numbers: Numbers | None) -> list[Partition]:
         """The partitions to read: all live ones, or the one that this path names, whatever its state."""
         topics, numbers = several_names("topics", topics), several_numbers("partitions", numbers)
-        return choose(live_partitions(self.partitions, self.path), self.path, topics, numbers)
+        return choose(self.live, self.path, topics, numbers)
+
+    def chosen_at(self, place: Logs, topics: Names | None, numbers: Numbers | None) -> list[Partition]:
+        """What is to be checked at one of `places`."""
+        return place.choose(topics, numbers)
+
+    @property
+    def live(self) -> list[Partition]:
+        """The partitions that no broker has deleted or moved aside, and the one that this path names."""
+        return live_partitions(self.partitions, self.path)
+
+
+class SeveralLogs(Logs):
+    """The logs at several paths as one: each partition once. `copies` has the others, too."""
+
+    def __init__(self, places: Sequence[Logs], topic_ids: Sequence[str] | None) -> None:
+        whole = as_one((partition for logs in places for partition in logs.live), topic_ids)
+        live = {partition.folder for logs in places for partition in logs.live}
+        aside = [partition for logs in places for partition in logs.partitions if partition.folder not in live]
+        super().__init__(", ".join(logs.path for logs in places), [*whole.partitions, *aside])
+        self._places = list(places)
+        self._whole = whole
+
+    @property
+    def copies(self) -> list[Copies]:
+        """Each partition with the copy that is read and the others."""
+        return self._whole.copies
+
+    def other_copies(self, chosen: Sequence[Partition]) -> list[Partition]:
+        """The other copies of these partitions."""
+        folders = {partition.folder for partition in chosen}
+        return [other for each in self.copies if each.chosen[0].folder in folders for other in each.others]
+
+    @property
+    def places(self) -> list[Logs]:
+        return self._places
+
+    @property
+    def is_log_directory(self) -> bool:
+        return False
+
+    @property
+    def live(self) -> list[Partition]:
+        return self._whole.partitions
+
+    def choose(self, topics: Names | None, numbers: Numbers | None) -> list[Partition]:
+        """The copies to read; UsageError for a name that belongs to two topics."""
+        chosen = super().choose(topics, numbers)
+        for topic in dict.fromkeys(partition.topic for partition in chosen):
+            if topic in self._whole.refused:
+                refusal = self._whole.refused[topic]
+                raise UsageError(f"{refusal}; choose one of them by its id: --topic-id ID, in Python topic_ids=[…]")
+        return chosen
+
+    def check(
+        self,
+        *,
+        topics: Names | None = None,
+        partitions: Numbers | None = None,
+        options: ReadOptions | None = None,
+        report: ReadReport | None = None,
+    ) -> Iterator[Finding | None]:
+        """What is wrong at each of the places, with every copy of a partition."""
+        for logs in self._places:
+            chosen = self.chosen_at(logs, topics, partitions)
+            whole = topics is None and partitions is None and logs.is_log_directory
+            if logs.partitions and (whole or chosen):
+                yield from logs.check_these(logs.partitions if whole else chosen, options, report, logs.path if whole else None)
+
+    def chosen_at(self, place: Logs, topics: Names | None, numbers: Numbers | None) -> list[Partition]:
+        """Every copy at one of the places of what is to be checked; UsageError for what is at none of them."""
+        topics, numbers = several_names("topics", topics), several_numbers("partitions", numbers)
+        choose(self.live, self.path, topics, numbers)
+        of_topics = [each for each in place.live if topics is None or each.topic in topics]
+        return [each for each in of_topics if numbers is None or each.partition in numbers]
 
 
 def _schema(table: str, columns: Names | None, choices: ReadChoices) -> pa.Schema:

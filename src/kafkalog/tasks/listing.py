@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import KafkaLogError, Limits, StorageError, UsageError
 from kafkalog.format import names
 from kafkalog.format.html_table import Cell, html_table
 from kafkalog.format.quantities import moment_text, offsets_text, plural, repr_text, size_text
-from kafkalog.log.folders import find_partitions
 from kafkalog.log.partition import Partition
-from kafkalog.storage import open_store
-from kafkalog.storage.store import Store
 from kafkalog.tables.choices import Names, several_names
+from kafkalog.tables.logs import Path, SeveralLogs, open_logs
 
 from .compression_ratio import PLACES, places_for
 from .partition_summary import FormatShare, Found, summarise_all, summarise_sample
@@ -61,6 +59,7 @@ class PartitionListing:
     tail_bytes: int = 0
     problems: tuple[str, ...] = ()
     unreadable: bool = False  # one of the problems is a file that storage could not read
+    replicas: tuple[str, ...] = ()  # folders of other copies, where several paths were given
 
     def __repr__(self) -> str:
         return repr_text(
@@ -242,9 +241,12 @@ def _topic(name: str, found: Sequence[PartitionListing]) -> TopicListing:
 class DirectoryScan:
     """The partitions at a path, found but not read yet."""
 
-    def __init__(self, path: str | os.PathLike[str], *, filesystem: FileSystem | None = None) -> None:
-        self.store, self.path = open_store(path, filesystem=filesystem)
-        self.partitions = find_partitions(self.store, self.path)
+    def __init__(self, path: Path | Sequence[Path], *, filesystem: FileSystem | None = None) -> None:
+        self.logs = open_logs(path, filesystem=filesystem)
+        self.path = self.logs.path
+        self.partitions = self.logs.partitions
+        copies = self.logs.copies if isinstance(self.logs, SeveralLogs) else []
+        self.others = {part.folder: each.others for each in copies for part in each.chosen}
 
     def only(self, topics: Names) -> None:
         """Keep only these topics."""
@@ -259,16 +261,17 @@ class DirectoryScan:
         """The listing of each partition; without `ratio` a deep one decompresses no more than it must."""
         places = places_for(len(self.partitions))
         for partition in self.partitions:
-            yield list_partition(partition, limits or Limits(), deep=deep, ratio=ratio, places=places)
+            listing = list_partition(partition, limits or Limits(), deep=deep, ratio=ratio, places=places)
+            yield replace(listing, replicas=tuple(other.folder for other in self.others.get(partition.folder, ())))
 
     def other_names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Names next to the partitions that Kafka does not use: foreign ones, and kafkalog's own."""
-        found = list(_other_names(self.store, self.path, self.partitions))
+        found = [name for place in self.logs.places for name in _other_names(place.path, place.partitions)]
         return tuple(name for name in found if not names.is_own_name(name)), tuple(filter(names.is_own_name, found))
 
 
 def ls(
-    path: str | os.PathLike[str],
+    path: Path | Sequence[Path],
     *,
     topics: Names | None = None,
     deep: bool = False,
@@ -276,6 +279,8 @@ def ls(
     filesystem: FileSystem | None = None,
 ) -> Listing:
     """The partitions at `path`, from names, sizes and a few entries, or with `deep` from everything; `.topics` adds them up.
+
+    Of several paths each partition is listed from the copy that a read takes; `replicas` are the folders of the others.
 
     Nothing is raised for what cannot be read or is damaged: it is among the `problems` of its partition.
     """
@@ -326,11 +331,11 @@ def list_partition(
     )
 
 
-def _other_names(store: Store, path: str, partitions: Iterable[Partition]) -> Iterator[str]:
+def _other_names(path: str, partitions: Sequence[Partition]) -> Iterator[str]:
     """Names in a log directory that Kafka does not use; none for a path that is a partition itself."""
-    if any(partition.folder == path or partition.file is not None for partition in partitions):
+    if not partitions or any(partition.folder == path or partition.file is not None for partition in partitions):
         return
-    for entry in store.list(path):
+    for entry in partitions[0].store.list(path):
         known = names.parse_folder_name(entry.name) if entry.kind == "folder" else names.parse_file_name(entry.name)
         if known is None and entry.name != names.REMOTE_LOG_INDEX_CACHE:
             yield entry.name

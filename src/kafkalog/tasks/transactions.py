@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ from kafkalog.log.report import ReadReport
 from kafkalog.log.transactions import Transaction, replay_transactions
 from kafkalog.payloads.internal_topics import decode_transaction_state
 from kafkalog.tables.choices import Names, Numbers
-from kafkalog.tables.logs import Logs, open_logs
+from kafkalog.tables.logs import Logs, Path, open_logs
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -162,7 +161,7 @@ class Transactions:
 
 
 def transactions(
-    path: str | os.PathLike[str] | Logs,
+    path: Path | Sequence[Path] | Logs,
     *,
     topics: Names | None = None,
     partitions: Numbers | None = None,

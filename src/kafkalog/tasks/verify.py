@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,7 @@ from kafkalog.log.checks.finding import Finding
 from kafkalog.log.reading import ReadOptions
 from kafkalog.log.report import ReadReport
 from kafkalog.tables.choices import Names, Numbers
-from kafkalog.tables.logs import Logs, open_logs
+from kafkalog.tables.logs import Logs, Path, open_logs
 
 from .broker_start import find_verdict
 from .verdict import Verdict
@@ -30,7 +29,8 @@ REASONS_NAMED = 3
 class Findings:
     """The result of `verify`: findings sorted by place, and how much was checked.
 
-    `verdict`: what a broker that starts there will do; None for an object store, a single file, or a folder of another name.
+    `verdicts`: what a broker that starts at each of the paths will do; none for an object store, a single file, or a folder of
+    another name. `verdict` is that of a single path.
     """
 
     path: str
@@ -39,7 +39,7 @@ class Findings:
     batch_count: int = 0
     record_count: int = 0
     log_bytes: int = 0
-    verdict: Verdict | None = None
+    verdicts: tuple[Verdict, ...] = ()
 
     def __iter__(self) -> Iterator[Finding]:
         return iter(self.findings)
@@ -62,8 +62,8 @@ class Findings:
             (each.severity, each.reason, each.file, each.position, each.base_offset, each.last_offset, each.about, each.advice)
             for each in by_severity[:ROWS_SHOWN]
         ]
-        note = self.verdict.text if self.verdict is not None else ""
-        steps = [(step.why, step.command) for step in self.verdict.next_steps] if self.verdict is not None else []
+        note = ". ".join(verdict.text for verdict in self.verdicts)
+        steps = [(step.why, step.command) for verdict in self.verdicts for step in verdict.next_steps]
         return html_table(repr(self), heads, rows, more=len(by_severity) - len(rows), note=note, commands=steps)
 
     def of(self, severity: str) -> list[Finding]:
@@ -74,6 +74,11 @@ class Findings:
         """The findings of that severity or worse."""
         graver = SEVERITIES[: SEVERITIES.index(severity) + 1]
         return [finding for finding in self.findings if finding.severity in graver]
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """What a broker that starts there will do, if a single path was checked and that can be said."""
+        return self.verdicts[0] if len(self.verdicts) == 1 else None
 
     @property
     def errors(self) -> list[Finding]:
@@ -94,7 +99,7 @@ class Findings:
 
 
 def verify(
-    path: str | os.PathLike[str] | Logs,
+    path: Path | Sequence[Path] | Logs,
     *,
     topics: Names | None = None,
     partitions: Numbers | None = None,
@@ -105,13 +110,15 @@ def verify(
 ) -> Findings:
     """Everything that is wrong with the logs at `path`: entries, indexes, snapshots and checkpoints, each against the others.
 
+    Of several paths every copy of a partition is checked, and each path has its verdict.
+
     Nothing is written, and damage raises nothing. `threads`: how many windows are decoded at once; by default the cores of this
     process, at most 4. `on_progress` is called between windows, with a report that counts bytes, batches and records so far.
     """
     if threads is not None and threads < 1:
         raise UsageError(f"threads={threads!r}: at least 1")
     logs = path if isinstance(path, Logs) else open_logs(path, filesystem=filesystem)
-    for partition in logs.partitions:
+    for partition in (each for place in logs.places for each in place.partitions):
         if partition.file is not None and not partition.segments:
             raise UsageError(f"{partition.file}: nothing to compare it with; give the folder that it is in")
     report = ReadReport()
@@ -123,11 +130,21 @@ def verify(
         elif on_progress is not None:
             on_progress(report)
     found.sort(key=in_place_order)
-    chosen = logs.choose(topics, partitions)
-    whole = topics is None and partitions is None and logs.is_log_directory
-    verdict = find_verdict(logs.path, logs.partitions if whole else chosen, found, whole=whole)
-    checked = [str(partition) for partition in chosen]
-    return Findings(logs.path, found, checked, report.kept_batches, report.kept_records, report.kept_bytes, verdict)
+    checked: list[str] = []
+    verdicts = []
+    for place in logs.places:
+        chosen = logs.chosen_at(place, topics, partitions)
+        whole = topics is None and partitions is None and place.is_log_directory
+        checked += [str(partition) for partition in chosen]
+        own = [each for each in found if is_below(each.file, place.path)] if len(logs.places) > 1 else found
+        verdicts.append(find_verdict(place.path, place.partitions if whole else chosen, own, whole=whole))
+    known = tuple(verdict for verdict in verdicts if verdict is not None)
+    return Findings(logs.path, found, checked, report.kept_batches, report.kept_records, report.kept_bytes, known)
+
+
+def is_below(file: str, place: str) -> bool:
+    """Whether a finding is about this path, or about something in it."""
+    return file == place or file.startswith(f"{place.rstrip('/')}/")
 
 
 def in_place_order(finding: Finding) -> tuple[str, int, str, int]:

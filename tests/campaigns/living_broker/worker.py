@@ -136,7 +136,7 @@ class Streams:
         return self.readers[name].initialOffset()
 
     def latest(self, name: str, start: Any) -> Any:
-        from pyspark.sql.streaming.datasource import ReadAllAvailable
+        from kafkalog.spark.offered import ReadAllAvailable
 
         return self.readers[name].latestOffset(start, ReadAllAvailable())
 

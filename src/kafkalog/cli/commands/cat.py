@@ -6,16 +6,17 @@ from dataclasses import dataclass
 
 import click
 
-from .help import PATH_TEXT, Command
+from .help import PATHS_TEXT, Command
 from .shared_options import (
     ReadChoices,
     RowOptions,
     choice_option,
-    path_argument,
+    paths_argument,
     read_options,
     registry_prefix_option,
     requested,
     row_options,
+    topic_id_option,
 )
 from .values import Number
 
@@ -65,7 +66,8 @@ EXAMPLES = (
 class CatRequest:
     """The options of one `kafkalog cat`."""
 
-    path: str
+    paths: tuple[str, ...]
+    topic_ids: list[str] | None
     tail: int | None
     tail_each: int | None
     follow: bool
@@ -83,12 +85,13 @@ class CatRequest:
 
 @click.command(
     cls=Command,
-    help=f"Print records as text, JSON, CSV, Arrow or Parquet.\n\n{PATH_TEXT}",
+    help=f"Print records as text, JSON, CSV, Arrow or Parquet.\n\n{PATHS_TEXT}",
     notes=NOTES,
     terms=TERMS,
     examples=EXAMPLES,
 )
-@path_argument
+@paths_argument
+@topic_id_option
 @click.option("--tail", type=Number(0), metavar="N", help="Only the last N records of each topic, by time.")
 @click.option("--tail-each", type=Number(0), metavar="N", help="Only the last N records of each partition.")
 @click.option("--follow", "-f", is_flag=True, help="Keep printing what a running broker appends, until Ctrl-C.")

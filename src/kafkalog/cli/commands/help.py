@@ -12,6 +12,8 @@ import click
 from ..failure import EXIT_CODES
 
 PATH_TEXT = "PATH is a log directory (log.dirs), a partition folder, a segment file, or an s3:// URL of any of these."
+PATHS_TEXT = f"""{PATH_TEXT} Several are read as one, the log
+directories of a broker or of a cluster: each partition comes from the copy with the newest leader epoch and end."""
 LOCAL_PATH_TEXT = "PATH is a partition folder or a log directory (log.dirs)."
 
 Terms = Mapping[str, Mapping[str, str]]

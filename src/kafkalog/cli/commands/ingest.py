@@ -1,4 +1,4 @@
-"""`kafkalog ingest`: from log folders to Parquet tables."""
+"""`kafkalog ingest`: from log folders to tables."""
 
 from __future__ import annotations
 
@@ -28,16 +28,18 @@ DAMAGE_RULES = ("set-aside", "fail")
 LOSS_RULES = ("fail", "continue")
 CODECS = ("zstd", "snappy", "lz4", "gzip", "none")
 PAYLOADS = ("json", "avro")
+TABLE_FORMATS = ("parquet", "iceberg", "delta")
 
 NOTES = """
 Read the result with spark.read.parquet(TARGET), DuckDB, Polars or pandas. There is one folder for each topic and day, and each
-file is named after its first record, as in TARGET/topic=orders/day=2026-01-31/orders-0-00000000000000004711.parquet. Damaged
-batches are rows of TARGET/_damaged; TARGET/_kafkalog contains the commit log. To write to s3://, install boto3:
-pip install 'kafkalog[s3]'.
+file is named after its first record, as in TARGET/topic=orders/day=2026-01-31/orders-0-00000000000000004711.parquet. With --as
+iceberg or delta each topic is a table in TARGET/TOPIC, of which readers see whole runs only: pip install 'kafkalog[iceberg]' or
+'kafkalog[delta]'. Damaged batches are rows of TARGET/_damaged; TARGET/_kafkalog contains how far each partition has come. To
+write to s3://, install boto3: pip install 'kafkalog[s3]'.
 """
 EXAMPLES = (
     "kafkalog ingest /var/lib/kafka/data /lake/kafka --topic orders",
-    "kafkalog ingest /disk1/kafka /disk2/kafka s3://lake/kafka --by hour",
+    "kafkalog ingest /disk1/kafka /disk2/kafka /lake/kafka --as iceberg --by hour",
     "kafkalog ingest backup tables --master none --decode json --schema orders.ddl",
 )
 
@@ -66,6 +68,11 @@ class IngestChoices(TypedDict):
     isolation: str
     on_damage: str
     on_data_loss: str
+    table_format: str
+    table: str | None
+    catalog: str | None
+    catalog_properties: dict[str, str]
+    namespace: str
     dry_run: bool
 
 
@@ -88,6 +95,24 @@ class IngestRequest:
 choice_options = grouped(
     IngestChoices,
     "choices",
+    choice_option("--as", TABLE_FORMATS, "The format of the tables.", field="table_format"),
+    click.option("--table", metavar="NAME", help="With --as iceberg or delta: one table of this name for all topics."),
+    click.option(
+        "--catalog",
+        metavar="NAME",
+        help="With --as iceberg: a catalog of PyIceberg's configuration.  [default: TARGET/catalog.db]",
+    ),
+    click.option(
+        "--catalog-property",
+        "catalog_properties",
+        multiple=True,
+        callback=parse_pairs,
+        metavar="NAME=VALUE",
+        help="A property of that catalog, such as uri=http://localhost:8181.",
+    ),
+    click.option(
+        "--namespace", default="kafka", show_default=True, metavar="NAME", help="With --as iceberg: the namespace of the tables."
+    ),
     choice_option("--by", GRAINS, "One folder per day or per hour (UTC)."),
     click.option("--headers", is_flag=True, help="Also keep the headers of records."),
     click.option("--metadata", is_flag=True, help="Also keep producer, epoch, codec, file and position of each record."),
@@ -163,7 +188,7 @@ choice_options = grouped(
 @click.option("--quiet", "-q", is_flag=True, callback=without_notices, help="No progress and no summary, only errors.")
 @requested(IngestRequest)
 def ingest(request: IngestRequest) -> int:
-    """Ingest new records into Parquet tables, exactly once.
+    """Ingest new records into Parquet or lake tables, exactly once.
 
     Each SOURCE is a log directory (log.dirs), a partition folder, a segment file, or an s3:// URL of any of these; the tables are
     written under TARGET. The next run continues where this one ended. If a run is killed, the next one completes or undoes it: no

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from .help import PATH_TEXT, Command
-from .shared_options import choice_option, json_option, path_argument, quiet_option, topic_option
+from .help import PATHS_TEXT, Command
+from .shared_options import choice_option, json_option, paths_argument, quiet_option, topic_option
 
 NOTES = """
 Without --deep, only the first entry of each segment and the last of each partition are read: time range, formats and codecs come
@@ -23,11 +23,11 @@ EXAMPLES = (
 
 @click.command(
     cls=Command,
-    help=f"List topics and partitions with sizes, offsets and times.\n\n{PATH_TEXT}",
+    help=f"List topics and partitions with sizes, offsets and times.\n\n{PATHS_TEXT}",
     notes=NOTES,
     examples=EXAMPLES,
 )
-@path_argument
+@paths_argument
 @choice_option("--by", ("topic", "partition"), "One row for each.")
 @topic_option
 @click.option(
@@ -36,7 +36,7 @@ EXAMPLES = (
 @click.option("--formats", is_flag=True, help="Bytes and records in v0, v1 and v2: what is left to convert. Reads all headers.")
 @json_option("One JSON object by partition, with every leftover and problem,")
 @quiet_option
-def ls(path: str, by: str, topics: list[str] | None, deep: bool, formats: bool, as_json: bool, quiet: bool) -> int:
+def ls(paths: tuple[str, ...], by: str, topics: list[str] | None, deep: bool, formats: bool, as_json: bool, quiet: bool) -> int:
     from ..run.ls import show_listing
 
-    return show_listing(path, by, topics, deep=deep, formats=formats, as_json=as_json, quiet=quiet)
+    return show_listing(paths, by, topics, deep=deep, formats=formats, as_json=as_json, quiet=quiet)

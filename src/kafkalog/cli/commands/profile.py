@@ -6,16 +6,17 @@ from dataclasses import dataclass
 
 import click
 
-from .help import PATH_TEXT, Command
+from .help import PATHS_TEXT, Command
 from .shared_options import (
     DAMAGE_MODES,
     choice_option,
     json_option,
     partition_option,
-    path_argument,
+    paths_argument,
     quiet_option,
     requested,
     threads_option,
+    topic_id_option,
     topic_option,
 )
 from .values import Number, parse_time
@@ -41,7 +42,8 @@ EXAMPLES = (
 class ProfileRequest:
     """The options of one `kafkalog profile`."""
 
-    path: str
+    paths: tuple[str, ...]
+    topic_ids: list[str] | None
     topics: list[str] | None
     partitions: list[int] | None
     top: int
@@ -57,11 +59,12 @@ class ProfileRequest:
 
 @click.command(
     cls=Command,
-    help=f"Show what fills the disk and how much could be saved.\n\n{PATH_TEXT}",
+    help=f"Show what fills the disk and how much could be saved.\n\n{PATHS_TEXT}",
     notes=NOTES,
     examples=EXAMPLES,
 )
-@path_argument
+@paths_argument
+@topic_id_option
 @topic_option
 @partition_option
 @click.option("--top", type=Number(1), default=10, show_default=True, metavar="N", help="Rows to show of each kind, at most.")

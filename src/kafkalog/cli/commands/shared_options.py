@@ -81,9 +81,10 @@ def listed(context: click.Context, parameter: click.Parameter, value: tuple[Any,
     return list(value) or None
 
 
-def choice_option(name: str, choices: tuple[str, ...], text: str, *, default: str | None = None) -> Decorator:
-    """One of `choices`; the first is the default, unless another is given."""
-    return click.option(name, type=click.Choice(choices), default=default or choices[0], show_default=True, help=text)
+def choice_option(name: str, choices: tuple[str, ...], text: str, *, default: str | None = None, field: str = "") -> Decorator:
+    """One of `choices`; the first is the default, unless another is given. `field` is what the command calls it."""
+    names = [name, field] if field else [name]
+    return click.option(*names, type=click.Choice(choices), default=default or choices[0], show_default=True, help=text)
 
 
 path_argument = click.argument("path", metavar="PATH", shell_complete=complete_path)
@@ -107,6 +108,14 @@ partition_option = click.option(
     type=int,
     metavar="N",
     help="Only this partition; may be repeated.",
+)
+topic_id_option = click.option(
+    "--topic-id",
+    "topic_ids",
+    multiple=True,
+    callback=listed,
+    metavar="ID",
+    help="With several PATHs where a topic was created again: the id of the one that is meant; may be repeated.",
 )
 threads_option = click.option(
     "--threads", type=Number(1), metavar="N", help="Number of decoding threads.  [default: number of cores, at most 4]"

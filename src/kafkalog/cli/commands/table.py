@@ -6,8 +6,17 @@ from dataclasses import dataclass
 
 import click
 
-from .help import PATH_TEXT, Command
-from .shared_options import ReadChoices, RowOptions, at_option, path_argument, read_options, requested, row_options
+from .help import PATHS_TEXT, Command
+from .shared_options import (
+    ReadChoices,
+    RowOptions,
+    at_option,
+    paths_argument,
+    read_options,
+    requested,
+    row_options,
+    topic_id_option,
+)
 from .values import parse_names, require_known
 
 # Written out here because the schemas need Arrow, which no help text should load; a test compares them.
@@ -64,7 +73,8 @@ class TableRequest:
     """The options of one `kafkalog table`."""
 
     name: str
-    path: str
+    paths: tuple[str, ...]
+    topic_ids: list[str] | None
     columns: tuple[str, ...] | None
     at: int | None
     choices: ReadChoices
@@ -77,12 +87,13 @@ def complete_table(context: click.Context, parameter: click.Parameter, incomplet
 
 @click.command(
     cls=Command,
-    help=f"Print any table of a log: batches, segments, indexes and more.\n\n{PATH_TEXT}",
+    help=f"Print any table of a log: batches, segments, indexes and more.\n\n{PATHS_TEXT}",
     terms=TERMS,
     examples=EXAMPLES,
 )
 @click.argument("name", metavar="TABLE", shell_complete=complete_table)
-@path_argument
+@paths_argument
+@topic_id_option
 @click.option("--columns", callback=parse_names, metavar="A,B", help="Columns, in this order; docs/tables.md lists them.")
 @at_option
 @read_options

@@ -6,8 +6,17 @@ from dataclasses import dataclass
 
 import click
 
-from .help import PATH_TEXT, Command
-from .shared_options import json_option, now_option, partition_option, path_argument, quiet_option, requested, topic_option
+from .help import PATHS_TEXT, Command
+from .shared_options import (
+    json_option,
+    now_option,
+    partition_option,
+    paths_argument,
+    quiet_option,
+    requested,
+    topic_id_option,
+    topic_option,
+)
 
 # Written out here because the task needs NumPy, which no help text should load; a test compares them.
 STATES = ("open", "aborted", "committed")
@@ -28,7 +37,8 @@ EXAMPLES = (
 class TransactionsRequest:
     """The options of one `kafkalog transactions`."""
 
-    path: str
+    paths: tuple[str, ...]
+    topic_ids: list[str] | None
     topics: list[str] | None
     partitions: list[int] | None
     states: tuple[str, ...]
@@ -40,11 +50,12 @@ class TransactionsRequest:
 
 @click.command(
     cls=Command,
-    help=f"Show transactions, and which one holds consumers back.\n\n{PATH_TEXT}",
+    help=f"Show transactions, and which one holds consumers back.\n\n{PATHS_TEXT}",
     notes=NOTES,
     examples=EXAMPLES,
 )
-@path_argument
+@paths_argument
+@topic_id_option
 @topic_option
 @partition_option
 @click.option(

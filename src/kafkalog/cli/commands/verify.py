@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import click
 
-from .help import PATH_TEXT, Command
+from .help import PATHS_TEXT, Command
 from .shared_options import (
     choice_option,
     format_options,
     output_option,
     partition_option,
-    path_argument,
+    paths_argument,
     requested,
     threads_option,
     topic_option,
@@ -48,7 +48,7 @@ EXAMPLES = (
 class VerifyRequest:
     """The options of one `kafkalog verify`."""
 
-    path: str
+    paths: tuple[str, ...]
     topics: list[str] | None
     partitions: list[int] | None
     format: str
@@ -62,12 +62,12 @@ class VerifyRequest:
 
 @click.command(
     cls=Command,
-    help=f"Check every file of the logs and report what is wrong.\n\n{PATH_TEXT}",
+    help=f"Check every file of the logs and report what is wrong.\n\n{PATHS_TEXT}",
     notes=NOTES,
     terms=TERMS,
     examples=EXAMPLES,
 )
-@path_argument
+@paths_argument
 @topic_option
 @partition_option
 @format_options("text is for people; the others write the table `findings`, one row each.")

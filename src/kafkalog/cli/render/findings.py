@@ -31,8 +31,8 @@ def render(found: Findings, style: Style, *, show_all: bool = False) -> str:
     for place, group in groupby(found, key=_partition_of):
         lines += [style.paint(place, BOLD), *_kinds(list(group), style, None if show_all else SHOWN), ""]
     lines += textwrap.wrap(_summary(found), style.width)
-    if found.verdict is not None:
-        lines += _verdict(found.verdict, style)
+    for verdict in found.verdicts:
+        lines += _verdict(verdict, style, verdict.path if len(found.verdicts) > 1 else "")
     return "".join(line + "\n" for line in lines)
 
 
@@ -96,11 +96,12 @@ def _summary(found: Findings) -> str:
     return f"{checked}: {counts or 'nothing is wrong'}."
 
 
-def _verdict(verdict: Verdict, style: Style) -> Iterator[str]:
+def _verdict(verdict: Verdict, style: Style, path: str) -> Iterator[str]:
     """What the broker will do, and the commands to type; these are never broken into lines."""
     code = RED if verdict.starts is False else YELLOW if verdict.starts is None or verdict.partitions else ""
     yield ""
-    text = printable(f"verdict: {verdict.text}.")
+    of_path = f" of {path}" if path else ""
+    text = printable(f"verdict{of_path}: {verdict.text}.")
     for line in textwrap.wrap(text, style.width, subsequent_indent=MARGIN, break_on_hyphens=False):
         yield style.paint(line, code)
     yield from step_lines(verdict.next_steps)

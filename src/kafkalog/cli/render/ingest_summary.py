@@ -26,6 +26,7 @@ def printable_summary(summary: IngestSummary) -> str:
         lines.append(f"  {printable(part.topic)}-{part.partition}: offsets {part.start_offset} to {last}{count}")
     if len(summary.partitions) > PARTITIONS_NAMED:
         lines.append(f"  and {len(summary.partitions) - PARTITIONS_NAMED} more partitions (--json lists them)")
+    lines += _tables(summary)
     for gap in summary.gaps:
         lines.append(f"  {gap.reason}: {printable(gap.topic)}-{gap.partition}: {_gap_text(gap)}")
     lines += _postponed(summary)
@@ -42,6 +43,16 @@ def printable_summary(summary: IngestSummary) -> str:
         rates = f"{summary.records_per_second:,.0f} records/s, {summary.bytes_per_second / 1e6:,.0f} MB/s of log"
         lines.append(f"{summary.seconds:.1f} s: {rates}")
     return "\n".join(lines)
+
+
+def _tables(summary: IngestSummary) -> list[str]:
+    """A line for each table of a lake that the run committed to."""
+    lines = [
+        f"  table {printable(each.name)}: commit {each.commit}, {plural(each.files, 'file')} in {printable(each.location)}"
+        for each in summary.tables[:PARTITIONS_NAMED]
+    ]
+    left = len(summary.tables) - PARTITIONS_NAMED
+    return [*lines, f"  and {plural(left, 'more table')} (--json lists them)"] if left > 0 else lines
 
 
 def _postponed(summary: IngestSummary) -> list[str]:

@@ -54,6 +54,10 @@ class ListingPage:
         yield from self._section("incomplete entries at the end: still being written, or cut short", tails)
         problems = [problem for found in self.listing.partitions for problem in found.problems]
         yield from self._section("problems", problems, RED)
+        copies = [
+            f"{found.folder}; other copies: {', '.join(found.replicas)}" for found in self.listing.partitions if found.replicas
+        ]
+        yield from self._section("replicas: listed from the copy that a read takes", copies)
         yield from self._section("written by kafkalog", list(self.listing.own_names))
         yield from self._section("not Kafka's", list(self.listing.other_names))
 

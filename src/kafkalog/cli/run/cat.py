@@ -41,7 +41,7 @@ def write_records(request: CatRequest) -> int:
     output = Output(request.rows, request.choices["on_damage"], all_shown_by="--pretty or --format json")
     output.check()
     match = Match(request.key, request.grep, request.pattern)
-    logs = kafkalog.open(request.path)
+    logs = kafkalog.open(request.paths, topic_ids=request.topic_ids)
     partitions = logs.choose(request.choices["topics"], request.choices["partitions"])
     decoders = _decoders(request, {found.topic for found in partitions})
     cat = Cat(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 from kafkalog.log.folders import require_topics
 from kafkalog.tasks.listing import DirectoryScan, Listing
@@ -14,10 +15,12 @@ from ..render.progress import ReadProgress
 from ..render.target import STDOUT, Sink, open_target
 
 
-def show_listing(path: str, by: str, topics: list[str] | None, *, deep: bool, formats: bool, as_json: bool, quiet: bool) -> int:
+def show_listing(
+    paths: Sequence[str], by: str, topics: list[str] | None, *, deep: bool, formats: bool, as_json: bool, quiet: bool
+) -> int:
     """Write what is at the path; the exit code."""
     # Headers show which format each entry has; only the ratio needs all bytes.
-    listing = _look(path, topics, deep=deep or formats, ratio=deep or not formats, quiet=quiet)
+    listing = _look(paths, topics, deep=deep or formats, ratio=deep or not formats, quiet=quiet)
     with open_target(STDOUT) as sink:
         if as_json:
             sink.write((json.dumps(listing.as_dict(), indent=2) + "\n").encode())
@@ -31,8 +34,8 @@ def show_listing(path: str, by: str, topics: list[str] | None, *, deep: bool, fo
     return DAMAGE if any(found.problems for found in listing.partitions) else CLEAN
 
 
-def _look(path: str, topics: list[str] | None, *, deep: bool, ratio: bool, quiet: bool) -> Listing:
-    directory = DirectoryScan(path)
+def _look(paths: Sequence[str], topics: list[str] | None, *, deep: bool, ratio: bool, quiet: bool) -> Listing:
+    directory = DirectoryScan(paths)
     require_topics(directory.partitions, directory.path, topics)
     if topics:
         directory.only(topics)

@@ -31,7 +31,7 @@ def show_profile(request: ProfileRequest) -> int:
 def _profile(request: ProfileRequest) -> Profile:
     # Arrow's own allocator does not return memory: for compressed logs it holds twice what is ever in use.
     pa.set_memory_pool(pa.system_memory_pool())
-    logs = kafkalog.open(request.path)
+    logs = kafkalog.open(request.paths, topic_ids=request.topic_ids)
     total = sum(partition.size for partition in logs.choose(request.topics, request.partitions))
     with ReadProgress(total, wanted=not request.quiet) as progress:
         return profile_task(

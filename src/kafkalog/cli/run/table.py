@@ -27,7 +27,7 @@ def write_table(request: TableRequest) -> int:
     rows, choices = request.rows, request.choices
     output = Output(rows, choices["on_damage"], skips_io_errors=request.name in RECORDS_AND_BATCHES)
     output.check()
-    logs = kafkalog.open(request.path)
+    logs = kafkalog.open(request.paths, topic_ids=request.topic_ids)
     # The topics of a cluster's table need not be on these disks.
     is_cluster = request.name in CLUSTER_TABLES
     partitions = [] if is_cluster else logs.choose(choices["topics"], choices["partitions"])

@@ -17,7 +17,8 @@ from ..render.transaction_page import TransactionPage
 
 def show_transactions(request: TransactionsRequest) -> int:
     """Write the transactions at the path; the exit code."""
-    found = kafkalog.transactions(request.path, topics=request.topics, partitions=request.partitions)
+    logs = kafkalog.open(request.paths, topic_ids=request.topic_ids)
+    found = kafkalog.transactions(logs, topics=request.topics, partitions=request.partitions)
     now_ms = int(time.time() * 1000) if request.now is None else request.now
     server, names = request.bootstrap_server, found.transactional_ids
     with open_target(STDOUT) as sink:

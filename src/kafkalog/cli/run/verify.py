@@ -40,8 +40,8 @@ def verify_logs(request: VerifyRequest) -> int:
 
 
 def _verify(request: VerifyRequest) -> Findings:
-    logs = kafkalog.open(request.path)
-    total = sum(partition.size for partition in logs.choose(request.topics, request.partitions))
+    logs = kafkalog.open(request.paths)
+    total = sum(partition.size for place in logs.places for partition in place.live)
     with ReadProgress(total, wanted=not request.quiet) as progress:
         return verify_task(
             logs,
@@ -66,8 +66,9 @@ def _write(request: VerifyRequest, found: Findings, sink: Sink) -> None:
         writer.write(batch)
     writer.finish()
     if request.format == "json":
-        verdict = None if found.verdict is None else found.verdict.as_dict()
-        sink.write((json.dumps({"verdict": verdict}) + "\n").encode())
+        verdicts = [verdict.as_dict() for verdict in found.verdicts]
+        last = {"verdicts": verdicts} if len(request.paths) > 1 else {"verdict": verdicts[0] if verdicts else None}
+        sink.write((json.dumps(last) + "\n").encode())
 
 
 def findings_exit_code(found: Findings, fail_on: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -17,10 +18,13 @@ CODECS: Final = ("zstd", "snappy", "lz4", "gzip", "none")
 LEVELS: Final = {"zstd": range(-100, 23), "gzip": range(1, 10)}
 DAMAGE_RULES: Final = ("set-aside", "fail")
 LOSS_RULES: Final = ("fail", "continue")
+TABLE_FORMATS: Final = ("parquet", "iceberg", "delta")
+NAMESPACE: Final = "kafka"
 FILE_BYTES: Final = 256 << 20
 # A move is a copy, which S3 allows up to 5 GiB; a file ends within a row group of the size asked for.
 OBJECT_BYTES: Final = 4 << 30
 RECORD_COLUMNS: Final = ("key", "value", "partition", "offset", "timestamp", "timestampType")
+RAW_TIMES: Final = "timestamp_ms"
 METADATA_COLUMNS: Final = (
     "leader_epoch",
     "producer_id",
@@ -33,6 +37,7 @@ METADATA_COLUMNS: Final = (
     "file",
     "position",
 )
+_TABLE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
 # Options of the source that an ingest sets itself, with their equivalent here.
 OWN_OPTIONS: Final = {
     "path": "the source",
@@ -51,6 +56,42 @@ OWN_OPTIONS: Final = {
     "cores": "nothing: they are those of the executors",
     "checkcrcs": "nothing: records are always checked",
 }
+
+
+@dataclass(frozen=True)
+class LakeOptions:
+    """The format of the tables, and where a lake keeps them.
+
+    `table` is the name of one table for all topics; without it each topic has its own. `catalog` and `catalog_properties` are
+    those of PyIceberg; without both, an Iceberg table is in a catalog of its target. `namespace` is Iceberg's.
+    """
+
+    table_format: str = TABLE_FORMATS[0]
+    table: str | None = None
+    catalog: str | None = None
+    catalog_properties: Mapping[str, str] = field(default_factory=dict)
+    namespace: str = NAMESPACE
+
+    def __post_init__(self) -> None:
+        if self.table_format not in TABLE_FORMATS:
+            raise bad_option("table_format", self.table_format, f"allowed are {', '.join(TABLE_FORMATS)}")
+        if self.table is not None and self.table_format == "parquet":
+            raise bad_option(
+                "table", self.table, "Parquet has a folder for each topic; tables of several are for iceberg and delta"
+            )
+        if self.table is not None and not _TABLE_NAME.fullmatch(self.table):
+            raise bad_option("table", self.table, "allowed are letters, digits, . _ and -, beginning with a letter or digit")
+        if self.table_format != "iceberg" and (self.catalog is not None or self.catalog_properties):
+            raise bad_option("catalog", self.catalog or dict(self.catalog_properties), "only Iceberg has catalogs")
+        if not self.namespace or not all(self.namespace.split(".")):
+            raise bad_option("namespace", self.namespace, "allowed is a name, or names joined by dots")
+
+    @property
+    def is_lake(self) -> bool:
+        return self.table_format != "parquet"
+
+    def settings(self) -> dict[str, Any]:
+        return {"table_format": self.table_format, "table": self.table} if self.is_lake else {}
 
 
 @dataclass(frozen=True)
@@ -76,6 +117,7 @@ class IngestOptions:
     task_bytes: int | None = None
     payload: PayloadSpec | None = None
     keep_raw: bool = False
+    lake: LakeOptions = field(default_factory=LakeOptions)
     generation: bool = True  # False on a target whose first run had no such column
 
     def __post_init__(self) -> None:
@@ -114,8 +156,13 @@ class IngestOptions:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The stored columns of the `records` table; the topic is in the name of the folder."""
-        return (*RECORD_COLUMNS, *(["headers"] if self.headers else []), *(METADATA_COLUMNS if self.metadata else []))
+        """The columns of the `records` table to read; the topic is in the name of the folder."""
+        return (
+            *RECORD_COLUMNS,
+            *(["headers"] if self.headers else []),
+            *(METADATA_COLUMNS if self.metadata else []),
+            *([RAW_TIMES] if self.lake.is_lake else []),
+        )
 
     def settings(self) -> dict[str, Any]:
         """The settings that all runs on one target have to share."""
@@ -127,6 +174,7 @@ class IngestOptions:
             "value": None if self.payload is None else self.payload.as_dict(),
             "keep_raw": self.keep_raw,
             "generation": self.generation,
+            **self.lake.settings(),
         }
 
 

@@ -30,12 +30,13 @@ from kafkalog.log.swap_segments import with_finished_segments
 from kafkalog.log.transactions import Committed, replay_transactions
 from kafkalog.segment.seek import seek_position
 from kafkalog.segment.windows import SegmentWalk
+from kafkalog.storage.parallel import in_parallel
 from kafkalog.storage.store import ByteSource, short_repr
 
 from ..errors import DATA_LOSS, STORAGE, SparkSourceError, coded, is_passing
 from ..options import Bound, SourceOptions, TopicPartition
-from ..read_plan import Found, check_one_place, choose_whole_partitions, offset_range, readable_ends
-from ..splits import HIGHEST, FileSlice, Part, Split, cut, divide, even_bytes
+from ..read_plan import Found, check_one_place, choose_whole_partitions, offset_range, readable_ends, requests_at_once
+from ..splits import HIGHEST, FileSlice, Part, Split, WholeSegments, bytes_of, cut, divide, even_bytes, runs
 from .manifest import BEGINNING, Cursor, Gap, Progress, cursor_at
 
 if TYPE_CHECKING:
@@ -152,20 +153,27 @@ def plan_ingest(
     """
     chosen = choose_whole_partitions(options)
     check_one_place(chosen)
-    planner = _Planner(options, {found.key for found in chosen}, readable_ends(chosen, options), tables)
-    plans = [planner.plan_settled(found, before.get(found.key)) for found in chosen if found.key not in postponed]
-    if planner.unreadable and len(planner.unreadable) == len(chosen):
-        raise planner.unreadable[0]
+    assigned, ends = {found.key for found in chosen}, readable_ends(chosen, options)
+    # A planner for each: partitions are planned at the same time, and reported in their order.
+    planners = [(_Planner(options, assigned, ends, tables), found) for found in chosen if found.key not in postponed]
+
+    def plan(each: tuple[_Planner, Found]) -> PartitionPlan | None:
+        return each[0].plan_settled(each[1], before.get(each[1].key))
+
+    plans = list(in_parallel(plan, planners, requests_at_once(chosen)))
+    unreadable = [error for planner, _ in planners for error in planner.unreadable]
+    if unreadable and len(unreadable) == len(chosen):
+        raise unreadable[0]
     return IngestPlan(
         tuple(plan for plan in plans if plan is not None),
-        tuple(planner.gaps),
-        (*sorted(postponed), *planner.postponed),
-        tuple(error.args[1] for error in planner.unreadable),
+        tuple(gap for planner, _ in planners for gap in planner.gaps),
+        (*sorted(postponed), *(key for planner, _ in planners for key in planner.postponed)),
+        tuple(error.args[1] for error in unreadable),
     )
 
 
 class _Planner:
-    """Plans the partitions of a run, one after the other, and collects what was lost."""
+    """Plans a partition, and collects what was lost of it."""
 
     def __init__(
         self,
@@ -412,18 +420,22 @@ def _walk(partition: Partition, segment: Segment, source: ByteSource, offset: in
 
 def check_ends(plans: Sequence[PartitionPlan]) -> None:
     """SegmentChanged if a log was truncated and written again while it was read; compaction does no harm."""
-    for plan in plans:
-        mark, found = plan.end.last_entry, plan.found
-        try:
-            if mark is None or is_in_place(found.partition, mark, Limits()):
-                continue
-        except StorageError:  # removed by now; it was still read to its end
-            continue
-        listed = _listed_again(found)
-        if listed is not None and _at_rest(listed, partial(_has_diverged, plan.lineage)):
-            path = next(segment.log.path for segment in found.partition.segments if segment.base_offset == mark.segment)
-            expected = "the entry that was read"
-            raise SegmentChanged("changed", file=path, position=mark.position, expected=expected, found="another")
+    for _ in in_parallel(_check_end, plans, requests_at_once(plan.found for plan in plans)):
+        pass
+
+
+def _check_end(plan: PartitionPlan) -> None:
+    mark, found = plan.end.last_entry, plan.found
+    try:
+        if mark is None or is_in_place(found.partition, mark, Limits()):
+            return
+    except StorageError:  # removed by now; it was still read to its end
+        return
+    listed = _listed_again(found)
+    if listed is not None and _at_rest(listed, partial(_has_diverged, plan.lineage)):
+        path = next(segment.log.path for segment in found.partition.segments if segment.base_offset == mark.segment)
+        expected = "the entry that was read"
+        raise SegmentChanged("changed", file=path, position=mark.position, expected=expected, found="another")
 
 
 def _has_diverged(read: Lineage, found: Found) -> bool:
@@ -454,7 +466,7 @@ def _recorded_place(partition: Partition, before: Progress) -> Cursor | None:
     """
     if before.last_entry is None or not is_in_place(partition, before.last_entry, Limits()):
         return None
-    for segment in partition.segments:
+    for segment in partition.segments_from(before.cursor.segment)[:1]:
         if segment.base_offset == before.cursor.segment and before.cursor.position <= segment.log.size:
             with partition.open_log(segment) as source:
                 if cursor_at(segment.base_offset, before.cursor.position, source).proof == before.cursor.proof:
@@ -467,17 +479,24 @@ def _recorded_place(partition: Partition, before: Progress) -> Cursor | None:
 
 def new_bytes(plans: Sequence[PartitionPlan]) -> int:
     """The log bytes that a run has to read."""
-    return sum(piece.bytes for plan in plans for piece in _slices(plan, HIGHEST))
+    return sum(
+        bytes_of(slices) for plan in plans for segments in _new(plan, HIGHEST) for slices in _slices(plan, segments, HIGHEST)
+    )
 
 
 def cut_tasks(plans: Sequence[PartitionPlan], options: SourceOptions, cores: int, task_bytes: int | None) -> list[Split]:
     """The new parts of the partitions as splits of about equal size."""
     target = task_bytes or even_bytes(new_bytes(plans), cores, LEAST_TASK_BYTES, MOST_TASK_BYTES)
-    parts = [_part(plan, piece) for plan in plans for piece in _slices(plan, target)]
-    return divide(parts, target, options)
+    pieces = ((plan, segments) for plan in plans for segments in _new(plan, target))
+
+    def parts(piece: tuple[PartitionPlan, WholeSegments | Segment]) -> list[Part]:
+        return [_part(piece[0], slices) for slices in _slices(*piece, target)]
+
+    found = in_parallel(parts, pieces, requests_at_once(plan.found for plan in plans))
+    return divide((part for cut_parts in found for part in cut_parts), target, options)
 
 
-def _part(plan: PartitionPlan, piece: FileSlice) -> Part:
+def _part(plan: PartitionPlan, slices: Sequence[FileSlice]) -> Part:
     partition = plan.found.partition
     stop = HIGHEST if plan.end.is_open else plan.end.next_offset
     return Part(
@@ -485,7 +504,7 @@ def _part(plan: PartitionPlan, piece: FileSlice) -> Part:
         partition.folder,
         partition.topic,
         partition.partition,
-        (piece,),
+        slices,
         plan.start_offset,
         stop,
         partition.log_start_offset,
@@ -493,19 +512,30 @@ def _part(plan: PartitionPlan, piece: FileSlice) -> Part:
     )
 
 
-def _slices(plan: PartitionPlan, target: int) -> Iterator[FileSlice]:
-    """The slices between start and end of a plan."""
-    partition = plan.found.partition
-    for segment in partition.segments_from(plan.start_offset):
-        if segment.base_offset > plan.end.cursor.segment and not plan.end.is_open:
+def _new(plan: PartitionPlan, target: int) -> Iterator[WholeSegments | Segment]:
+    """The segments between start and end of a plan, by runs of those that stay whole."""
+
+    def is_whole(base: int, after: int | None, size: int) -> bool:
+        return 0 < size <= target and base != plan.begin.segment and (plan.end.is_open or base < plan.end.cursor.segment)
+
+    for segments in runs(plan.found.partition.segments_from(plan.start_offset), is_whole):
+        if isinstance(segments, Segment) and segments.base_offset > plan.end.cursor.segment and not plan.end.is_open:
             return
-        skip = _skipped_bytes(plan, segment)
-        for piece in cut(partition, segment, target):
-            is_past = not plan.end.is_open and Cursor(segment.base_offset, piece.start) > plan.end.cursor
-            if piece.stop > skip and not is_past:
-                cut_off = piece.start < skip
-                first_offset = max(piece.first_offset, plan.start_offset) if cut_off else piece.first_offset
-                yield replace(piece, start=max(piece.start, skip), first_offset=first_offset)
+        yield segments
+
+
+def _slices(plan: PartitionPlan, segments: WholeSegments | Segment, target: int) -> Iterator[Sequence[FileSlice]]:
+    """The slices of segments between start and end of a plan: those of a run together."""
+    if isinstance(segments, WholeSegments):
+        yield segments
+        return
+    skip = _skipped_bytes(plan, segments)
+    for piece in cut(plan.found.partition, segments, target):
+        is_past = not plan.end.is_open and Cursor(segments.base_offset, piece.start) > plan.end.cursor
+        if piece.stop > skip and not is_past:
+            cut_off = piece.start < skip
+            first_offset = max(piece.first_offset, plan.start_offset) if cut_off else piece.first_offset
+            yield (replace(piece, start=max(piece.start, skip), first_offset=first_offset),)
 
 
 def _skipped_bytes(plan: PartitionPlan, segment: Segment) -> int:

@@ -96,6 +96,14 @@ class LocalTarget:
     def name(self) -> str:
         return self.root
 
+    def owner(self) -> int | None:
+        try:
+            return os.stat(self.root).st_uid
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._failed("", "looking it up", error) from error
+
     def size(self, path: str) -> int | None:
         try:
             with self._folder(os.path.dirname(path)) as folder:

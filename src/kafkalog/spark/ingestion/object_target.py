@@ -133,6 +133,9 @@ class ObjectTarget:
         """Made on demand: a task that only writes files does not need it."""
         return self.make_requests()
 
+    def owner(self) -> int | None:
+        return None
+
     def size(self, path: str) -> int | None:
         info = self.ask("looking it up", path, self.filesystem.get_file_info, self.inner(path))
         return info.size if info.is_file else None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from typing import Any, Final
 
@@ -14,16 +14,19 @@ from kafkalog.errors import path_text
 from kafkalog.format.quantities import plural, size_text, span_text
 from kafkalog.storage.store import short_repr
 
-from ..errors import BAD_TARGET, SparkSourceError, bad_option, coded, is_passing
+from ..errors import SparkSourceError, bad_option, coded, is_passing
 from ..options import TopicPartition
 from ..splits import Split
 from .executors import Executor, OnProgress
+from .folder_ledger import FolderLedger
 from .ingest_options import IngestOptions
 from .ingest_plan import PAUSE_SECONDS, TRIES, IngestPlan, check_ends, cut_tasks, new_bytes, plan_ingest
-from .manifest import BEGINNING, Commit, CommitLog, Gap, Progress, run_name
-from .tables import SetAside, Tables
-from .target import is_within, open_target
-from .task_writing import GENERATION, Edition, IngestTask, PartitionResult, TaskResult
+from .lake_ledger import LakeLedger, refuse_lake
+from .layout import Edition, Layout
+from .ledger import Ledger, Published, Staged, TableSummary
+from .manifest import BEGINNING, Gap
+from .target import Target, is_within, open_target
+from .task_writing import IngestTask, PartitionResult, TaskResult
 from .values import check_values, refuse_registry_prefix, with_schema
 
 LOGGER = logging.getLogger("kafkalog.spark")
@@ -50,7 +53,8 @@ class PartitionSummary:
 
 @dataclass(frozen=True, repr=False)
 class IngestSummary:
-    """What a run did, in numbers. `commit` is the number that it published, None if there was nothing new.
+    """What a run did, in numbers. `commit` is the number that it published, None if there was nothing new; in a lake each table
+    has its own (`tables`), and this is the highest.
 
     `log_bytes` were read, `parquet_bytes` written. `damaged_ranges` were set aside, `damaged_reasons` says why; `undecoded`
     values are kept as bytes in `value_raw`; `superseded` rows of truncated logs were moved out of the tables. `postponed`
@@ -66,6 +70,7 @@ class IngestSummary:
     files: int = 0
     tasks: int = 0
     partitions: tuple[PartitionSummary, ...] = ()
+    tables: tuple[TableSummary, ...] = ()
     damaged_ranges: int = 0
     damaged_bytes: int = 0
     damaged_reasons: dict[str, int] = field(default_factory=dict)
@@ -114,35 +119,6 @@ class IngestSummary:
         return {**asdict(self), "seconds": round(self.seconds, 3), **rates}
 
 
-@dataclass
-class _Run:
-    """What a run knows at its start: its name, its target's, its choices, and the last commit."""
-
-    name: str
-    target: str
-    options: IngestOptions
-    before: Commit | None
-
-    @property
-    def progress(self) -> Mapping[TopicPartition, Progress]:
-        return {} if self.before is None else self.before.progress
-
-    @property
-    def commit_number(self) -> int:
-        return 1 if self.before is None else self.before.number + 1
-
-
-@dataclass(frozen=True)
-class _Staged:
-    """What a run has staged: everything that its commit names."""
-
-    run: _Run
-    plan: IngestPlan
-    results: Sequence[TaskResult]
-    seen: Mapping[TopicPartition, PartitionResult]
-    commit: Commit
-
-
 def run_ingest(
     options: IngestOptions, make_executor: OnExecutor, on_progress: OnProgress, *, dry_run: bool = False
 ) -> IngestSummary:
@@ -152,49 +128,52 @@ def run_ingest(
         _check_places(options)
         check_values(options)
         target = open_target(options.target)
-        log = CommitLog(target)
         if dry_run:
-            run = _agreed(_Run("", target.name, options, log.latest()))
-            plan = _plan(run, Tables(target, run.options))
-            return _planned_summary(run, plan, time.monotonic() - begin)
+            plan = _plan(_open_ledger(target, options))
+            return _planned_summary(target.name, plan, time.monotonic() - begin)
         with target.lock():
-            before = log.latest()
-            run = _agreed(_Run(run_name(before), target.name, options, before))
-            log.settle(run.before)
-            return _ingest(run, log, cache(make_executor), on_progress, begin)
+            ledger = _open_ledger(target, options)
+            ledger.settle()
+            return _ingest(target.name, ledger, cache(make_executor), on_progress, begin)
 
 
-def _ingest(run: _Run, log: CommitLog, make_executor: OnExecutor, on_progress: OnProgress, begin: float) -> IngestSummary:
+def _open_ledger(target: Target, options: IngestOptions) -> Ledger:
+    if options.lake.is_lake:
+        return LakeLedger(target, options)
+    refuse_lake(target)
+    return FolderLedger(target, options)
+
+
+def _ingest(target: str, ledger: Ledger, make_executor: OnExecutor, on_progress: OnProgress, begin: float) -> IngestSummary:
     """Stage and publish what is new. If files change during the tasks, plan again, finally without those partitions."""
     changed: Counter[TopicPartition] = Counter()
-    tables = Tables(log.target, run.options)
     while True:
-        plan = _plan(run, tables, [key for key, count in changed.items() if count >= PATIENCE])
+        plan = _plan(ledger, [key for key, count in changed.items() if count >= PATIENCE])
         if not plan.partitions:
             left, seconds = _names(plan.postponed), time.monotonic() - begin
-            return IngestSummary(run.target, None, postponed=left, unreadable=plan.unreadable, seconds=seconds)
+            return IngestSummary(target, None, postponed=left, unreadable=plan.unreadable, seconds=seconds)
         try:
             with coded():
-                staged = _stage(run, plan, tables, make_executor, on_progress)
+                staged = _stage(ledger, plan, make_executor, on_progress)
             break
         except BaseException as error:
-            log.discard(run.name)
+            ledger.discard()
             named = plan.named_in(error) if is_passing(error) else []
             if not named:
                 raise
             LOGGER.info("the log changed while it was read, retrying: %s", error)
             changed.update(named)
         time.sleep(PAUSE_SECONDS)
-    log.publish(staged.commit)
-    return _summary(staged, time.monotonic() - begin)
+    published = ledger.publish(staged)
+    return _summary(target, staged, published, time.monotonic() - begin)
 
 
-def _plan(run: _Run, tables: Tables, postponed: Sequence[TopicPartition] = ()) -> IngestPlan:
+def _plan(ledger: Ledger, postponed: Sequence[TopicPartition] = ()) -> IngestPlan:
     """What is new; if a partition is deleted while they are listed, they are listed again."""
     for left in reversed(range(TRIES)):
         try:
             with coded():
-                return plan_ingest(run.options.source_options(), run.progress, tables, postponed)
+                return plan_ingest(ledger.options.source_options(), ledger.progress, ledger.tables, postponed)
         except SparkSourceError as error:
             if not left or not is_passing(error):
                 raise
@@ -202,22 +181,21 @@ def _plan(run: _Run, tables: Tables, postponed: Sequence[TopicPartition] = ()) -
     raise AssertionError("the last try returns or raises")
 
 
-def _stage(run: _Run, plan: IngestPlan, tables: Tables, make_executor: OnExecutor, on_progress: OnProgress) -> _Staged:
+def _stage(ledger: Ledger, plan: IngestPlan, make_executor: OnExecutor, on_progress: OnProgress) -> Staged:
     """Write what is new where no reader looks."""
-    if run.before is None:
-        refuse_registry_prefix(run.options, plan.partitions)
-    run = replace(run, options=with_schema(run.options, plan.partitions))
+    if ledger.is_first:
+        refuse_registry_prefix(ledger.options, plan.partitions)
+    options = with_schema(ledger.options, plan.partitions)
+    layout = ledger.layout({each.key[0] for each in plan.partitions}, options)
     results: list[TaskResult] = []
     if new_bytes(plan.partitions):
         executor = make_executor()
-        source = run.options.source_options()
-        tasks = _tasks(run, plan, cut_tasks(plan.partitions, source, executor.cores, run.options.task_bytes))
-        results = executor.run(tasks, on_progress)
+        splits = cut_tasks(plan.partitions, options.source_options(), executor.cores, options.task_bytes)
+        results = executor.run(_tasks(ledger.run, options, layout, plan, splits), on_progress)
     check_ends(plan.partitions)
-    before = {key: progress.generation for key, progress in run.progress.items()}
-    aside = tables.set_aside(plan.gaps, before, run.name, run.commit_number)
-    seen = _seen(plan, results)
-    return _Staged(run, plan, results, seen, _commit(run, plan, results, seen, aside))
+    before = {each.key: ledger.progress[each.key].generation for each in plan.partitions if each.key in ledger.progress}
+    aside = ledger.tables.set_aside(plan.gaps, before, ledger.places)
+    return Staged(plan, options, results, _seen(plan, results), aside)
 
 
 def _check_places(options: IngestOptions) -> None:
@@ -228,37 +206,14 @@ def _check_places(options: IngestOptions) -> None:
             raise bad_option("target", path_text(options.target), f"it is inside {path_text(source)}; choose another place")
 
 
-def _agreed(run: _Run) -> _Run:
-    """The run with the settings of earlier ones; SparkSourceError if its files would have another shape than theirs."""
-    before = run.before
-    if before is None:
-        return run
-    if not before.settings.get(GENERATION, False):  # tables of an earlier kafkalog
-        run = replace(run, options=replace(run.options, generation=False))
-    found = before.settings.get("value")
-    payload = run.options.payload
-    if payload is not None and found is not None and payload.schema is None:
-        same = replace(payload, schema=found["schema"], is_inferred=found["is_inferred"])
-        run = replace(run, options=replace(run.options, payload=same))
-    for name, value in run.options.settings().items():
-        stored = before.settings.get(name, False)
-        if stored != value:
-            raise SparkSourceError(
-                BAD_TARGET,
-                f"{path_text(run.target)}: earlier runs had {name}={stored!r}, this one has {name}={value!r}; "
-                "use the same setting, or choose another target",
-            )
-    return run
-
-
-def _tasks(run: _Run, plan: IngestPlan, splits: Sequence[Split]) -> list[IngestTask]:
+def _tasks(run: str, options: IngestOptions, layout: Layout, plan: IngestPlan, splits: Sequence[Split]) -> list[IngestTask]:
     plans = {each.key: each for each in plan.partitions}
     tasks = []
     for number, split in enumerate(splits):
         keys = {(part.topic, part.partition) for part in split.parts}
         claims = {key: (plans[key].begin, plans[key].until) for key in keys}
         editions = {key: Edition(plans[key].generation, plans[key].truncations) for key in keys}
-        tasks.append(IngestTask(number, run.name, split, run.options, claims, editions))
+        tasks.append(IngestTask(number, run, split, options, layout, claims, editions))
     return tasks
 
 
@@ -270,53 +225,31 @@ def _seen(plan: IngestPlan, results: Sequence[TaskResult]) -> dict[TopicPartitio
     return seen
 
 
-def _commit(
-    run: _Run,
-    plan: IngestPlan,
-    results: Sequence[TaskResult],
-    seen: Mapping[TopicPartition, PartitionResult],
-    aside: SetAside,
-) -> Commit:
-    after = {each.key: each.progress(seen[each.key].last_offset, seen[each.key].reached) for each in plan.partitions}
-    return Commit(
-        run.commit_number,
-        run.name,
-        time.time_ns() // 1_000_000,
-        run.options.settings(),
-        {**run.progress, **after},
-        tuple(sorted((file for result in results for file in result.files), key=lambda file: file.path)),
-        tuple(sorted((file for result in results for file in result.damaged), key=lambda file: file.path)),
-        plan.gaps,
-        aside.rewritten,
-        aside.superseded,
-        aside.replaced,
-    )
-
-
-def _summary(staged: _Staged, seconds: float) -> IngestSummary:
-    commit, results = staged.commit, staged.results
+def _summary(target: str, staged: Staged, published: Published, seconds: float) -> IngestSummary:
+    results = staged.results
     reasons: dict[str, int] = {}
     for result in results:
         for reason, count in result.reasons.items():
             reasons[reason] = reasons.get(reason, 0) + count
     return IngestSummary(
-        staged.run.target,
-        commit.number,
-        records=sum(file.records for file in commit.files),
+        target,
+        published.number,
+        records=sum(file.records for file in staged.files),
         log_bytes=sum(result.log_bytes for result in results),
-        parquet_bytes=sum(file.size for file in commit.files),
-        files=len(commit.files),
+        parquet_bytes=sum(file.size for file in staged.files),
+        files=len(staged.files),
         tasks=len(results),
         partitions=tuple(
-            PartitionSummary(*each.key, each.start_offset, commit.progress[each.key].next_offset, staged.seen[each.key].records)
+            PartitionSummary(*each.key, each.start_offset, staged.progress[each.key].next_offset, staged.seen[each.key].records)
             for each in staged.plan.partitions
         ),
-        damaged_ranges=sum(file.records for file in commit.damaged),
+        tables=published.tables,
+        damaged_ranges=sum(file.records for file in staged.damaged),
         damaged_bytes=sum(result.damaged_bytes for result in results),
         damaged_reasons=reasons,
         undecoded=sum(result.undecoded for result in results),
-        superseded=sum(file.records for file in commit.superseded),
-        gaps=commit.gaps,
+        superseded=sum(file.records for found in staged.aside.values() for file in found.superseded),
+        gaps=staged.plan.gaps,
         postponed=_names(staged.plan.postponed),
         unreadable=staged.plan.unreadable,
         seconds=seconds,
@@ -327,11 +260,11 @@ def _names(partitions: Sequence[TopicPartition]) -> tuple[str, ...]:
     return tuple(f"{topic}-{partition}" for topic, partition in partitions)
 
 
-def _planned_summary(run: _Run, plan: IngestPlan, seconds: float) -> IngestSummary:
+def _planned_summary(target: str, plan: IngestPlan, seconds: float) -> IngestSummary:
     """What a run would do, as far as names and headers show."""
     partitions = [PartitionSummary(*each.key, each.start_offset, each.end.next_offset, -1) for each in plan.partitions]
     return IngestSummary(
-        run.target,
+        target,
         None,
         log_bytes=new_bytes(plan.partitions),
         partitions=tuple(partitions),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
@@ -19,12 +19,13 @@ from kafkalog.tables.records import record_batches
 from kafkalog.tables.schemas import find_table
 
 from ..splits import HIGHEST
+from .file_statistics import FileStatistics, statistics_of
 from .ingest_options import IngestOptions
-from .manifest import Gap, WrittenFile, staging_folder
+from .layout import GENERATION, bucket_of, topic_folder
+from .manifest import Gap, WrittenFile
 from .target import Target
-from .task_writing import GENERATION, parquet_writer, topic_folder
+from .task_writing import parquet_writer
 
-SUPERSEDED: Final = "_superseded"
 PARQUET: Final = ".parquet"
 # Offsets that are compared with their rows at first, and at most at once if these are not enough.
 COMPARED_OFFSETS: Final = 1000
@@ -64,6 +65,12 @@ class SetAside:
     rewritten: tuple[WrittenFile, ...] = ()
     superseded: tuple[WrittenFile, ...] = ()
     replaced: tuple[str, ...] = ()
+    statistics: Mapping[str, FileStatistics] = field(default_factory=dict)
+
+
+Place = tuple[str, str]
+# The places for the rows of a file that stay and for those that do not, by its topic, its path and its number among such files.
+Places = Callable[[str, str, int], tuple[Place, Place]]
 
 
 @dataclass(frozen=True)
@@ -75,11 +82,12 @@ class Comparison:
 
 
 class Tables:
-    """The tables of a target."""
+    """The tables of a target; `files` are the Parquet files of a topic's rows, as paths below the target."""
 
-    def __init__(self, target: Target, options: IngestOptions) -> None:
+    def __init__(self, target: Target, options: IngestOptions, files: Callable[[str], Iterable[str]] | None = None) -> None:
         self.target = target
         self.options = options
+        self.files = files or (lambda topic: self._found(topic_folder(topic)))
 
     def compare(self, partition: Partition, generation: int, stop: int) -> Comparison:
         """Compare the log before `stop` with the rows in the tables.
@@ -110,7 +118,7 @@ class Tables:
 
     def _rows(self, partition: Partition, wanted: RowRange, names: Sequence[str]) -> pa.Table:
         found = []
-        for path in self._files(topic_folder(partition.topic)):
+        for path in self.files(partition.topic):
             with self.target.open(path) as file:
                 parquet = pq.ParquetFile(file)
                 groups = [number for number in _groups(parquet) if wanted.may_hold(parquet.metadata.row_group(number))]
@@ -119,8 +127,8 @@ class Tables:
                     found.append(rows.filter(wanted.mask(rows)).select(names))
         return pa.concat_tables(found) if found else find_table("records").schema(names).empty_table()
 
-    def set_aside(self, gaps: Sequence[Gap], generations: dict[tuple[str, int], int], run: str, commit: int) -> SetAside:
-        """Stage the files that replace those with rows that their log no longer holds: the rows that stay, and these."""
+    def set_aside(self, gaps: Sequence[Gap], generations: Mapping[tuple[str, int], int], places: Places) -> dict[str, SetAside]:
+        """Stage the files, by topic, that replace those with rows that their log no longer holds: rows that stay, and these."""
         ranges: dict[str, list[RowRange]] = {}
         for gap in gaps:
             if gap.reason == "truncated":
@@ -131,23 +139,32 @@ class Tables:
                 continue
             generation = generations[gap.topic, gap.partition]
             ranges.setdefault(gap.topic, []).append(RowRange(gap.partition, generation, *offsets))
+        count = 0
+        found = {}
+        for topic, wanted in ranges.items():
+            found[topic] = self._set_aside(topic, wanted, places, count)
+            count += len(found[topic].replaced)
+        return found
+
+    def _set_aside(self, topic: str, wanted: Sequence[RowRange], places: Places, count: int) -> SetAside:
         rewritten: list[WrittenFile] = []
         superseded: list[WrittenFile] = []
         replaced: list[str] = []
-        for topic, wanted in ranges.items():
-            for path in self._files(topic_folder(topic)):
-                rows = self._affected(path, wanted)
-                if rows is None:
-                    continue
-                mask = _any(wanted, rows)
-                name = f"{commit:020}-{len(replaced):06}{PARQUET}"
-                folder, staged = path.rpartition("/")[0], f"{staging_folder(run)}/replaced"
-                superseded.append(self._write(rows.filter(mask), f"{staged}/{name}", f"{SUPERSEDED}/{folder}/{name}"))
-                if pc.any(pc.invert(mask)).as_py():
-                    kept = rows.filter(pc.invert(mask))
-                    rewritten.append(self._write(kept, f"{staged}/kept-{name}", f"{folder}/kept-{name}"))
-                replaced.append(path)
-        return SetAside(tuple(rewritten), tuple(superseded), tuple(replaced))
+        statistics: dict[str, FileStatistics] = {}
+        for path in self.files(topic):
+            rows = self._affected(path, wanted)
+            if rows is None:
+                continue
+            mask = _any(wanted, rows)
+            kept_place, superseded_place = places(topic, path, count + len(replaced))
+            superseded.append(self._write(rows.filter(mask), superseded_place)[0])
+            kept = rows.filter(pc.invert(mask))
+            if len(kept):
+                written, metadata = self._write(kept, kept_place)
+                rewritten.append(written)
+                statistics[written.path] = statistics_of(topic, bucket_of(kept, self.options.by), False, metadata)
+            replaced.append(path)
+        return SetAside(tuple(rewritten), tuple(superseded), tuple(replaced), statistics)
 
     def _affected(self, path: str, wanted: Sequence[RowRange]) -> pa.Table | None:
         """The rows of a file, if some of them are in a wanted range."""
@@ -159,21 +176,23 @@ class Tables:
             rows = parquet.read()
         return rows if pc.any(_any(wanted, rows)).as_py() else None
 
-    def _write(self, rows: pa.Table, staged: str, path: str) -> WrittenFile:
+    def _write(self, rows: pa.Table, place: Place) -> tuple[WrittenFile, pq.FileMetaData]:
+        path, staged = place
+        metadata: list[pq.FileMetaData] = []
         with ExitStack() as stack:
             file = stack.enter_context(self.target.output(staged))
-            stack.enter_context(parquet_writer(file, rows.schema, self.options)).write_table(rows)
+            stack.enter_context(parquet_writer(file, rows.schema, self.options, metadata)).write_table(rows)
         offsets = rows.group_by("partition").aggregate([("offset", "min"), ("offset", "max")]).to_pylist()
         bounds = {str(each["partition"]): (each["offset_min"], each["offset_max"]) for each in offsets}
-        return WrittenFile(path, staged, rows.num_rows, self.target.size(staged) or 0, bounds)
+        return WrittenFile(path, staged, rows.num_rows, self.target.size(staged) or 0, bounds), metadata[0]
 
-    def _files(self, folder: str) -> Iterator[str]:
-        """The Parquet files below a folder of the tables."""
+    def _found(self, folder: str) -> Iterator[str]:
+        """The Parquet files below a folder."""
         for name in self.target.list(folder):
             if name.endswith(PARQUET):
                 yield f"{folder}/{name}"
             elif "=" in name:  # a folder by day or hour
-                yield from self._files(f"{folder}/{name}")
+                yield from self._found(f"{folder}/{name}")
 
 
 def _groups(parquet: pq.ParquetFile) -> range:

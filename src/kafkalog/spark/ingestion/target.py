@@ -32,6 +32,10 @@ class Target(Protocol):
         """Whether all staged files belong to runs that have ended, once the target is locked."""
         ...
 
+    def owner(self) -> int | None:
+        """The user whose it is; None if it does not exist yet, or if its store has no users."""
+        ...
+
     def size(self, path: str) -> int | None:
         """Bytes of a file; None if it does not exist."""
         ...

@@ -1,29 +1,18 @@
-"""The work of a task: read its split, sort the records by topic and day, and write them as Parquet where no reader looks yet.
-
-Files are named after their first record, as Kafka names its segments: `orders-0-00000000000000004711.parquet`. A record is in one
-file only, so the name is unique in its folder, and the same however often the task runs. An offset that is ingested again, after
-a truncation, is in a file of another name: a run that was suspended long before, and continues, may still delete the old one.
-"""
+"""The work of a task: read its split, sort the records by topic and day, and write them as Parquet where no reader looks yet."""
 
 from __future__ import annotations
 
-import hashlib
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
-from functools import lru_cache
-from itertools import accumulate
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from kafkalog.errors import SegmentChanged, StorageError, path_text
-from kafkalog.format.batch import LOG_OVERHEAD, NO_TIMESTAMP
+from kafkalog.format.batch import LOG_OVERHEAD
 from kafkalog.format.entry_front import peek_length
 from kafkalog.format.quantities import plural, size_text
 from kafkalog.log.reading import ReadOptions
@@ -31,7 +20,6 @@ from kafkalog.log.report import Dropped, ReadReport
 from kafkalog.segment.decode import RecordRange
 from kafkalog.storage import open_store
 from kafkalog.storage.store import Store
-from kafkalog.storage.unfinished import NAME_BYTES
 from kafkalog.tables.records import record_batches
 from kafkalog.tables.schemas import find_table
 
@@ -40,14 +28,13 @@ from ..options import TopicPartition
 from ..segment_slices import as_partition, damaged_content, open_part
 from ..session import freeze_garbage
 from ..splits import FileSlice, Part, Split
+from .file_statistics import FileStatistics, statistics_of
 from .ingest_options import IngestOptions
-from .manifest import BEGINNING, TABLE, Cursor, WrittenFile, cursor_at, staging_folder
+from .layout import GENERATION, DataFile, Edition, Layout, split_by_time
+from .manifest import BEGINNING, Cursor, WrittenFile, cursor_at
 from .target import Target, open_target
 from .values import ValueColumns
 
-DAMAGED: Final = "_damaged"
-GENERATION: Final = "generation"
-DIGEST_LETTERS: Final = 16
 # Rows are buffered until they fill a row group; all files of a task together buffer at most HELD_BYTES.
 ROW_GROUP_BYTES: Final = 64 << 20
 HELD_BYTES: Final = 192 << 20
@@ -56,6 +43,7 @@ OPEN_FILES: Final = 100
 ZSTD_LEVEL: Final = -7
 # Dictionaries and statistics of keys and values cost time and save nothing; readers prune by the other columns.
 DICTIONARY_COLUMNS: Final = (
+    "topic",
     "partition",
     "timestampType",
     "leader_epoch",
@@ -67,7 +55,17 @@ DICTIONARY_COLUMNS: Final = (
 )
 # Ascending numbers take a fraction of a byte as differences.
 DELTA_COLUMNS: Final = ("offset", "timestamp", "sequence", "base_offset", "position")
-STATISTICS_COLUMNS: Final = ("partition", "offset", "timestamp", "timestampType", "leader_epoch", "producer_id", "base_offset")
+STATISTICS_COLUMNS: Final = (
+    "topic",
+    "partition",
+    "offset",
+    "timestamp",
+    "timestampType",
+    "leader_epoch",
+    "producer_id",
+    "base_offset",
+    GENERATION,
+)
 DAMAGED_SCHEMA: Final = pa.schema(
     [
         ("topic", pa.string()),
@@ -81,22 +79,6 @@ DAMAGED_SCHEMA: Final = pa.schema(
         ("bytes", pa.binary()),
     ]
 )
-HOUR_MS: Final = 3_600_000
-GRAIN_MS: Final = {"day": 24 * HOUR_MS, "hour": HOUR_MS}
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-# The range of a date: the years 1 to 9999.
-FIRST_MS: Final = (datetime(1, 1, 1, tzinfo=UTC) - EPOCH) // timedelta(milliseconds=1)
-LAST_MS: Final = (datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC) - EPOCH) // timedelta(milliseconds=1)
-# How Hive spells null; readers read it as null.
-UNKNOWN_TIME: Final = "__HIVE_DEFAULT_PARTITION__"
-NO_BUCKET: Final = -(1 << 62)
-
-
-class Edition(NamedTuple):
-    """The log that records are from: how often its topic was created again, and how often it was truncated since."""
-
-    generation: int = 0
-    truncations: int = 0
 
 
 @dataclass(frozen=True, repr=False)
@@ -107,6 +89,7 @@ class IngestTask:
     run: str
     split: Split
     options: IngestOptions
+    layout: Layout
     claims: dict[TopicPartition, tuple[Cursor, Cursor | None]]
     editions: dict[TopicPartition, Edition]
 
@@ -136,6 +119,7 @@ class TaskResult:
     """Statistics only: the rows stay where the worker wrote them."""
 
     files: list[WrittenFile] = field(default_factory=list)
+    statistics: dict[str, FileStatistics] = field(default_factory=dict)
     damaged: list[WrittenFile] = field(default_factory=list)
     partitions: dict[TopicPartition, PartitionResult] = field(default_factory=dict)
     log_bytes: int = 0
@@ -149,22 +133,24 @@ class TaskResult:
 
 
 def write_task(task: IngestTask) -> TaskResult:
-    """Write the files of a task. Each attempt has its own folder; only that of the attempt that wins is ever published."""
-    folder = f"{staging_folder(task.run)}/{task.number:06}-{secrets.token_hex(6)}"
+    """Write the files of a task. Each attempt has names of its own; only those of the attempt that wins are ever published."""
+    attempt = f"{task.number:06}-{secrets.token_hex(6)}"
     result = TaskResult()
     with coded():
         target = open_target(task.options.target)
         stores: dict[str, Store] = {}
-        damage: list[dict[str, Any]] = []
+        damage: dict[str, list[dict[str, Any]]] = {}
         with ExitStack() as stack:
-            writer = RecordWriter(target, folder, task, stack)
+            writer = RecordWriter(target, attempt, task, stack)
             for part in task.split.parts:
                 if part.root not in stores:
                     stores[part.root] = open_store(part.root)[0]
-                damage += _write_part(part, stores[part.root], writer, task, result)
-            result.files = writer.close()
-        if damage:
-            result.damaged.append(_write_damage(damage, target, folder, task))
+                rows = _write_part(part, stores[part.root], writer, task, result)
+                damage.setdefault(task.layout.damage_group(part.topic), []).extend(rows)
+            result.files, result.statistics = writer.close(), writer.statistics
+        result.damaged = [
+            _write_damage(rows, target, task.layout.damaged_file(group, attempt)) for group, rows in damage.items() if rows
+        ]
     freeze_garbage()
     return result
 
@@ -275,11 +261,11 @@ def _damage_row(part: Part, store: Store, dropped: Dropped) -> dict[str, Any]:
     }
 
 
-def _write_damage(rows: list[dict[str, Any]], target: Target, folder: str, task: IngestTask) -> WrittenFile:
-    staged = f"{folder}/damaged.parquet"
+def _write_damage(rows: list[dict[str, Any]], target: Target, place: tuple[str, str]) -> WrittenFile:
+    path, staged = place
     with target.output(staged) as file, pq.ParquetWriter(file, DAMAGED_SCHEMA, compression="zstd") as writer:
         writer.write_table(pa.Table.from_pylist(rows, DAMAGED_SCHEMA))
-    return WrittenFile(f"{DAMAGED}/{task.run}-{task.number:06}.parquet", staged, len(rows), target.size(staged) or 0)
+    return WrittenFile(path, staged, len(rows), target.size(staged) or 0)
 
 
 # -- files -------------------------------------------------------------------------------------------------------------------
@@ -288,14 +274,15 @@ def _write_damage(rows: list[dict[str, Any]], target: Target, folder: str, task:
 class RecordWriter:
     """The Parquet files of a task, one at a time for each topic and day."""
 
-    def __init__(self, target: Target, folder: str, task: IngestTask, stack: ExitStack) -> None:
+    def __init__(self, target: Target, attempt: str, task: IngestTask, stack: ExitStack) -> None:
         self.target = target
-        self.folder = folder
+        self.attempt = attempt
         self.task = task
         self.stack = stack
         self.values = ValueColumns.of(task.options)
-        self.open: dict[str, _OpenFile] = {}  # by folder, least recently used first
+        self.open: dict[tuple[str, int], _OpenFile] = {}  # by topic and bucket, least recently used first
         self.written: list[WrittenFile] = []
+        self.statistics: dict[str, FileStatistics] = {}
         self.count = 0
         self.held = 0
 
@@ -304,62 +291,67 @@ class RecordWriter:
         if self.task.options.generation:
             generation = pa.scalar(self._edition(part).generation, pa.int32())
             batch = batch.append_column(pa.field(GENERATION, pa.int32()), pa.repeat(generation, batch.num_rows))
-        for path, rows in split_by_time(batch, self.task.options.by):
-            self._add(part, f"{topic_folder(part.topic)}/{path}", rows)
+        for bucket, rows in split_by_time(batch, self.task.options.by):
+            self._add(part, bucket, self.task.layout.shaped(part.topic, rows))
         offsets = batch.column("offset")
         if not len(offsets):
             return PartitionResult()
         return PartitionResult(len(offsets), offsets[0].as_py(), offsets[-1].as_py())
 
-    def _add(self, part: Part, path: str, rows: pa.RecordBatch) -> None:
-        file = self.open.pop(path, None) or self._begin(part, path, rows)
-        self.open[path] = file
+    def _add(self, part: Part, bucket: int, rows: pa.RecordBatch) -> None:
+        key = (part.topic, bucket)
+        file = self.open.pop(key, None) or self._begin(part, bucket, rows)
+        self.open[key] = file
         self.held += file.add(part, rows)
         if file.held >= min(ROW_GROUP_BYTES, self.task.options.file_bytes):
             self.held -= file.flush()
         while self.held > HELD_BYTES:
             self.held -= max(self.open.values(), key=lambda each: each.held).flush()
         if file.size >= self.task.options.file_bytes:
-            self._finish(path)
+            self._finish(key)
         elif len(self.open) > OPEN_FILES:
             self._finish(next(iter(self.open)))
 
-    def _begin(self, part: Part, path: str, rows: pa.RecordBatch) -> _OpenFile:
+    def _begin(self, part: Part, bucket: int, rows: pa.RecordBatch) -> _OpenFile:
         first = rows.column("offset")[0].as_py()
-        name = file_name(part.topic, part.partition, self._edition(part), first)
-        staged = f"{self.folder}/{self.count:06}.parquet"
+        file = DataFile(part.topic, part.partition, self._edition(part), bucket, first, self.attempt, self.count)
         self.count += 1
-        return _OpenFile(self.target, f"{path}/{name}", staged, rows.schema, self.task.options, self.stack)
+        return _OpenFile(self.target, self.task.layout.data_file(file), rows.schema, self.task.options, self.stack)
 
     def _edition(self, part: Part) -> Edition:
         return self.task.editions.get((part.topic, part.partition), Edition())
 
-    def _finish(self, path: str) -> None:
-        file = self.open.pop(path)
+    def _finish(self, key: tuple[str, int]) -> None:
+        file = self.open.pop(key)
         self.held -= file.held
-        self.written.append(file.finish())
+        written, metadata = file.finish()
+        self.written.append(written)
+        if self.task.options.lake.is_lake:
+            self.statistics[written.path] = statistics_of(*key, file.is_sorted, metadata)
 
     def close(self) -> list[WrittenFile]:
-        for path in list(self.open):
-            self._finish(path)
+        for key in list(self.open):
+            self._finish(key)
         return self.written
 
 
 class _OpenFile:
     def __init__(
-        self, target: Target, path: str, staged: str, schema: pa.Schema, options: IngestOptions, stack: ExitStack
+        self, target: Target, place: tuple[str, str], schema: pa.Schema, options: IngestOptions, stack: ExitStack
     ) -> None:
         self.target = target
-        self.path = path
-        self.staged = staged
+        self.path, self.staged = place
         self.batches: list[pa.RecordBatch] = []
         self.held = 0
         self.records = 0
         self.offsets: dict[str, tuple[int, int]] = {}
+        self.last = (-1, -1)
+        self.is_sorted = True
         # Closed by finish(), or after an error by the stack: Arrow must not write to a file that is closed.
         self.closing = stack.enter_context(ExitStack())
-        self.file = self.closing.enter_context(target.output(staged))
-        self.writer = self.closing.enter_context(parquet_writer(self.file, schema, options))
+        self.file = self.closing.enter_context(target.output(self.staged))
+        self.metadata: list[pq.FileMetaData] = []
+        self.writer = self.closing.enter_context(parquet_writer(self.file, schema, options, self.metadata))
 
     @property
     def size(self) -> int:
@@ -371,6 +363,8 @@ class _OpenFile:
         self.held += rows.nbytes
         self.records += rows.num_rows
         first, last = rows.column("offset")[0].as_py(), rows.column("offset")[-1].as_py()
+        self.is_sorted &= (part.partition, first) > self.last
+        self.last = (part.partition, last)
         before = self.offsets.get(str(part.partition), (first, last))
         self.offsets[str(part.partition)] = (min(before[0], first), max(before[1], last))
         return int(rows.nbytes)
@@ -383,13 +377,17 @@ class _OpenFile:
         self.batches, self.held = [], 0
         return held
 
-    def finish(self) -> WrittenFile:
+    def finish(self) -> tuple[WrittenFile, pq.FileMetaData]:
         self.flush()
         self.closing.close()
-        return WrittenFile(self.path, self.staged, self.records, self.target.size(self.staged) or 0, self.offsets)
+        size = self.target.size(self.staged) or 0
+        return WrittenFile(self.path, self.staged, self.records, size, self.offsets), self.metadata[0]
 
 
-def parquet_writer(file: Any, schema: pa.Schema, options: IngestOptions) -> pq.ParquetWriter:
+def parquet_writer(
+    file: Any, schema: pa.Schema, options: IngestOptions, metadata: list[pq.FileMetaData] | None = None
+) -> pq.ParquetWriter:
+    """A writer of rows; what the file's footer says is appended to `metadata` when it is closed."""
     columns = schema.names
     level = ZSTD_LEVEL if options.level is None and options.codec == "zstd" else options.level
     return pq.ParquetWriter(
@@ -400,84 +398,5 @@ def parquet_writer(file: Any, schema: pa.Schema, options: IngestOptions) -> pq.P
         use_dictionary=[name for name in columns if name in DICTIONARY_COLUMNS],
         column_encoding={name: "DELTA_BINARY_PACKED" for name in columns if name in DELTA_COLUMNS},
         write_statistics=[name for name in columns if name in STATISTICS_COLUMNS],
+        metadata_collector=metadata,
     )
-
-
-# -- names of folders and files --------------------------------------------------------------------------------------------------
-
-_ESCAPED: Final = frozenset("\"#%'*/:=?\\{}[]^\x7f") | {chr(code) for code in range(0x20)}
-
-
-def escaped(topic: str) -> str:
-    """A topic as the value in the name of a partition folder, escaped as Hive and Spark do."""
-    return "".join(_escaped_letters(topic))
-
-
-def _escaped_letters(topic: str) -> list[str]:
-    return [f"%{ord(letter):02X}" if letter in _ESCAPED else letter for letter in path_text(topic)]
-
-
-def topic_folder(topic: str) -> str:
-    """The folder of a topic's table. Every name that Kafka allows fits; a longer one is cut, and marked by a digest."""
-    return f"{TABLE}{_fitting(topic, _escaped_letters(topic), NAME_BYTES - len(TABLE))}"
-
-
-def file_name(topic: str, partition: int, edition: Edition, first_offset: int) -> str:
-    """The name of a file after its first record; a long topic is cut, and marked by a digest."""
-    generation = f"-{edition.generation}" if edition.generation else ""
-    truncations = f"-t{edition.truncations}" if edition.truncations else ""
-    rest = f"-{partition}{generation}-{first_offset:020}{truncations}.parquet"
-    letters = _escaped_letters(topic)
-    if letters[0] in ("_", "."):  # readers skip names that start so
-        letters[0] = f"%{ord(letters[0]):02X}"
-    return _fitting(topic, letters, NAME_BYTES - len(rest)) + rest
-
-
-def _fitting(topic: str, letters: Sequence[str], limit: int) -> str:
-    """The letters, if they have at most `limit` bytes; else as many whole ones as leave room for a digest of the topic."""
-    sizes = [len(letter.encode("utf-8", "surrogateescape")) for letter in letters]
-    if sum(sizes) <= limit:
-        return "".join(letters)
-    digest = f"~{hashlib.sha256(topic.encode('utf-8', 'surrogateescape')).hexdigest()[:DIGEST_LETTERS]}"
-    room = limit - len(digest)
-    count = sum(size <= room for size in accumulate(sizes))
-    return "".join(letters[:count]) + digest
-
-
-def split_by_time(batch: pa.RecordBatch, grain: str) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The folders of the batch's records, such as `day=2026-01-31`, each with its records in order."""
-    if not batch.num_rows:
-        return
-    milliseconds = _milliseconds(batch.column("timestamp"))
-    lowest, highest = _buckets(np.array([milliseconds.min(), milliseconds.max()]), GRAIN_MS[grain]).tolist()
-    if lowest == highest != NO_BUCKET:
-        yield folder_of(lowest, grain), batch
-        return
-    numbers = _buckets(milliseconds, GRAIN_MS[grain])
-    for number in np.unique(numbers).tolist():
-        rows = np.flatnonzero(numbers == number)
-        first, last = int(rows[0]), int(rows[-1])
-        whole = last - first + 1 == len(rows)
-        yield folder_of(number, grain), batch.slice(first, len(rows)) if whole else batch.take(pa.array(rows))
-
-
-def _milliseconds(times: pa.Array) -> NDArray[np.int64]:
-    stored = times.cast(pa.int64())
-    milliseconds: NDArray[np.int64] = (stored.fill_null(NO_TIMESTAMP) if stored.null_count else stored).to_numpy()
-    return milliseconds
-
-
-def _buckets(milliseconds: NDArray[np.int64], grain_ms: int) -> NDArray[np.int64]:
-    """The number of the day or hour since 1970 of each time; `NO_BUCKET` where there is none."""
-    known = (milliseconds != NO_TIMESTAMP) & (milliseconds >= FIRST_MS) & (milliseconds <= LAST_MS)
-    numbers: NDArray[np.int64] = milliseconds // grain_ms
-    return numbers if known.all() else np.where(known, numbers, NO_BUCKET)
-
-
-@lru_cache(4096)
-def folder_of(number: int, grain: str) -> str:
-    if number == NO_BUCKET:
-        return f"day={UNKNOWN_TIME}/hour={UNKNOWN_TIME}" if grain == "hour" else f"day={UNKNOWN_TIME}"
-    moment = EPOCH + timedelta(milliseconds=number * GRAIN_MS[grain])
-    day = f"day={moment.year:04}-{moment.month:02}-{moment.day:02}"
-    return f"{day}/hour={moment.hour:02}" if grain == "hour" else day

@@ -17,12 +17,11 @@ from kafkalog.clusters.places import Disks, cluster_id_of, directories_of
 from kafkalog.errors import KafkaLogError, Limits, UsageError
 from kafkalog.log.checks.finding import Finding
 from kafkalog.log.checks.run import check_directory, check_partitions
-from kafkalog.log.folders import choose, live_partitions
 from kafkalog.log.partition import Partition
 from kafkalog.log.reading import ReadOptions
 from kafkalog.log.report import ReadReport
 from kafkalog.tables.choices import Names, Numbers, several_names, several_numbers
-from kafkalog.tables.logs import Logs, open_logs
+from kafkalog.tables.logs import Logs, SeveralLogs, open_logs
 from kafkalog.tasks.broker_start import find_verdict
 from kafkalog.tasks.cluster import Cluster, cluster_of
 from kafkalog.tasks.groups import Groups, groups_of
@@ -99,9 +98,9 @@ class OverviewPlan:
         self.choices = choices
         self.topics = several_names("topics", choices.topics)
         self.numbers = several_numbers("partitions", choices.partitions)
-        self.logs = Logs(", ".join(one.path for one in self.each), [found for one in self.each for found in one.partitions])
-        live = [found for one in self.each for found in live_partitions(one.partitions, one.path)]
-        self.chosen = choose(live, self.logs.path, self.topics, self.numbers)
+        self.logs = self.each[0] if len(self.each) == 1 else SeveralLogs(self.each, None)
+        self.chosen = self.logs.choose(self.topics, self.numbers)
+        self.others = self.logs.other_copies(self.chosen) if isinstance(self.logs, SeveralLogs) else []
         for partition in self.chosen:
             if partition.file is not None and not partition.segments:
                 raise UsageError(f"{partition.file}: nothing to compare it with; give the folder that it is in")
@@ -126,6 +125,9 @@ class OverviewPlan:
             if self.is_whole(logs) and logs.partitions:
                 found = check_directory(logs.partitions, self.choices.options(), counted.checked, logs.path)
                 counted.findings += [finding for finding in found if finding is not None]
+        if self.others and not self.choices.quick:  # not counted, but a disk is not well because another one is
+            found = check_partitions(self.others, self.choices.options(), counted.checked)
+            counted.findings += [finding for finding in found if finding is not None]
 
     def result(self, counted: Counted) -> Overview:
         run = counted.run
@@ -142,14 +144,15 @@ class OverviewPlan:
         """What the metadata and the committed offsets say; None where they are not here, or of two clusters."""
         if self.choices.quick or self.topics is not None or self.numbers is not None:
             return None, None
-        disks = Disks(paths, tuple(directories_of(self.chosen)))
+        copies = [*self.chosen, *self.others]
+        disks = Disks(paths, tuple(directories_of(copies)))
         cluster, groups = None, None
         with suppress(KafkaLogError):
-            if metadata_copies(self.chosen):
+            if metadata_copies(copies):
                 cluster = cluster_of(disks, limits=self.choices.limits)
         with suppress(KafkaLogError):
             cluster_id_of(disks.directories)
-            groups = groups_of(paths, self.chosen, limits=self.choices.limits)
+            groups = groups_of(paths, copies, limits=self.choices.limits)
         return cluster, groups
 
     def _verdicts(self, checked: Findings) -> tuple[Verdict, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -20,7 +19,7 @@ from kafkalog.log.reading import ReadOptions, RecordSlice, read_records
 from kafkalog.log.report import ReadReport
 from kafkalog.log.transactions import AbortedRanges, TransactionReplay, replay_transactions
 from kafkalog.tables.choices import Names, Numbers, several_names, several_numbers
-from kafkalog.tables.logs import DAMAGE_MODES, Logs, open_logs, readable
+from kafkalog.tables.logs import DAMAGE_MODES, Logs, Path, open_logs, readable
 from kafkalog.tasks.compression_ratio import Measured, measure_sample
 from kafkalog.tasks.transactions import transactional_ids
 
@@ -47,7 +46,7 @@ Progress = Callable[[ReadReport], None]
 
 
 def profile(
-    path: str | os.PathLike[str] | Logs,
+    path: Path | Sequence[Path] | Logs,
     *,
     topics: Names | None = None,
     partitions: Numbers | None = None,
