@@ -226,3 +226,18 @@ def test_secrets_are_in_no_table(three: Path) -> None:
 def test_an_arrow_table_of_no_columns_has_its_rows(three: Path) -> None:
     found: pa.Table = logs_of(three).read("acls", []).read_all()
     assert found.num_rows == 7
+
+
+def test_several_places_give_the_tables_of_all_their_copies(three: Path, tmp_path: Path) -> None:
+    folders = packed.log_directories(three)
+    for table in CLUSTER_TABLES:
+        assert kafkalog.open(folders).read(table).read_all().equals(logs_of(three).read(table).read_all()), table
+    for folder in folders:
+        shutil.copytree(folder, tmp_path / folder.parent.name / folder.name)
+    spoilt = kafkalog.open(packed.log_directories(tmp_path))
+    (copy,) = [each for each in spoilt.partitions if each.topic == "__cluster_metadata"]
+    log = Path(copy.segments[0].log.path)
+    data = bytearray(log.read_bytes())
+    data[20_000] ^= 1
+    log.write_bytes(data)
+    assert kafkalog.open(packed.log_directories(tmp_path)).read("acls").read_all().num_rows == 7

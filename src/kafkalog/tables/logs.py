@@ -250,7 +250,7 @@ class Logs:
     def _read_cluster(self, table: str, schema: pa.Schema, choices: ReadChoices, options: ReadOptions) -> pa.RecordBatchReader:
         """Rows of the whole cluster: topics are those that it had, not those of this path."""
         source = ClusterSource(
-            [found for place in self.places for found in place.partitions if not found.state],
+            [found for place in self.places for found in place.partitions if not found.state],  # every copy
             options.limits,
             self.report,
             strict=options.on_damage == "strict",

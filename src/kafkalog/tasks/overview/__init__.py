@@ -144,14 +144,15 @@ class OverviewPlan:
         """What the metadata and the committed offsets say; None where they are not here, or of two clusters."""
         if self.choices.quick or self.topics is not None or self.numbers is not None:
             return None, None
-        disks = Disks(paths, tuple(directories_of(self.chosen)))
+        copies = [*self.chosen, *self.others]
+        disks = Disks(paths, tuple(directories_of(copies)))
         cluster, groups = None, None
         with suppress(KafkaLogError):
-            if metadata_copies(self.chosen):
+            if metadata_copies(copies):
                 cluster = cluster_of(disks, limits=self.choices.limits)
         with suppress(KafkaLogError):
             cluster_id_of(disks.directories)
-            groups = groups_of(paths, self.chosen, limits=self.choices.limits)
+            groups = groups_of(paths, copies, limits=self.choices.limits)
         return cluster, groups
 
     def _verdicts(self, checked: Findings) -> tuple[Verdict, ...]:
