@@ -18,7 +18,7 @@ from kafkalog.spark.options import for_batch, parse_options
 from kafkalog.spark.read_plan import plan_splits
 from kafkalog.tables.schemas import LOG_TABLES, TABLES
 from tests.builders.small_logs import FIRST_TIME, compress, made_batch, made_records, read_rows, write_segment
-from tests.cluster.disks import expected_records, log_directories, unpack_three
+from tests.clusters.disks import expected_records, log_directories, unpack_three
 from tests.conftest import require
 from tests.spark.compare import compare_era
 from tests.spark.versions import has, require_spark

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import kafkalog
-from tests.cluster.disks import log_directories, unpack_three
+from tests.clusters.disks import log_directories, unpack_three
 
 
 @pytest.fixture(scope="module")

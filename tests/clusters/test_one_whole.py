@@ -16,7 +16,7 @@ from kafkalog.cli.main import main
 from kafkalog.tables.logs import SeveralLogs
 from tests.builders.small_logs import made_batch, write_segment
 from tests.cli.runner import Ended, Run
-from tests.cluster.disks import expected_records, log_directories, unpack_three
+from tests.clusters.disks import expected_records, log_directories, unpack_three
 
 INTERNAL = "__"
 Records = dict[str, list[dict[str, Any]]]
