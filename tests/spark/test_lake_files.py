@@ -1,0 +1,72 @@
+"""What lies in a lake besides rows: manifests, old metadata, folders of partitions, and uploads of killed runs."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import polars
+import pytest
+
+from kafkalog.spark.ingestion import iceberg, lake_table
+from tests.builders.small_logs import made_batch, write_segment
+from tests.campaigns.object_store import BUCKET, store
+from tests.conftest import require
+from tests.spark.ingested import read_logs, write_orders
+from tests.spark.lake_tables import read_lake, take_lake
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    return write_orders(tmp_path / "logs")
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    return tmp_path / "lake"
+
+
+def test_polars_reads_the_topic_and_the_day_of_a_delta_table(logs: Path, target: Path) -> None:
+    write_segment(logs / "clicks-0", 0, made_batch(0))
+    take_lake(logs, target, "delta", table="all", by="hour")
+    columns = ["topic", "day", "hour"]
+    found = polars.read_delta(str(target / "all")).group_by(columns).len().sort(columns).rows()
+    assert found == [("clicks", date(2023, 11, 14), 22, 10), ("orders", date(2023, 11, 14), 22, 120)]
+
+
+def test_a_commit_whose_answer_the_catalog_lost_keeps_its_manifests(
+    logs: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    commit_table = SqlCatalog.commit_table
+
+    def unheard(*arguments: Any) -> None:
+        commit_table(*arguments)
+        raise ConnectionError("the answer was lost")
+
+    monkeypatch.setattr(lake_table, "PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(SqlCatalog, "commit_table", unheard)
+    assert take_lake(logs, target, "iceberg").records == 120
+    assert read_lake(target, "iceberg") == read_logs(logs)
+
+
+def test_old_metadata_of_an_iceberg_table_is_deleted(logs: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(iceberg.METADATA_KEPT, "write.metadata.previous-versions-max", "2")
+    for offset in (110, 120, 130, 140):
+        take_lake(logs, target, "iceberg")
+        write_segment(logs / "orders-0", offset, made_batch(offset))
+    assert len(list((target / "orders" / "metadata").glob("*.metadata.json"))) == 3
+    assert len(read_lake(target, "iceberg")) == 150
+
+
+def test_an_upload_that_a_killed_run_left_below_a_table_is_aborted(logs: Path) -> None:
+    require("moto", "boto3", "werkzeug")
+    with store() as client:
+        key = "lake/orders/data/00000000000000000001-0000000000000-0123456789ab/day=2023-11-14/0.parquet"
+        client.create_multipart_upload(Bucket=BUCKET, Key=key)
+        take_lake(logs, f"s3://{BUCKET}/lake", "delta")
+        write_segment(logs / "orders-0", 110, made_batch(110))
+        assert take_lake(logs, f"s3://{BUCKET}/lake", "delta").records == 10
+        assert client.list_multipart_uploads(Bucket=BUCKET).get("Uploads", []) == []
