@@ -9,7 +9,9 @@ from typing import Any
 import polars
 import pytest
 
+from kafkalog.spark.errors import SparkSourceError
 from kafkalog.spark.ingestion import iceberg, lake_table
+from kafkalog.spark.ingestion.local_target import LocalTarget
 from tests.builders.small_logs import made_batch, write_segment
 from tests.campaigns.object_store import BUCKET, store
 from tests.conftest import require
@@ -70,3 +72,20 @@ def test_an_upload_that_a_killed_run_left_below_a_table_is_aborted(logs: Path) -
         write_segment(logs / "orders-0", 110, made_batch(110))
         assert take_lake(logs, f"s3://{BUCKET}/lake", "delta").records == 10
         assert client.list_multipart_uploads(Bucket=BUCKET).get("Uploads", []) == []
+
+
+def test_a_table_that_another_ingest_has_made_meanwhile_is_ours(
+    logs: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = iceberg.IcebergLakeTable.make
+
+    def overtaken(*arguments: Any) -> None:
+        monkeypatch.setattr(iceberg.IcebergLakeTable, "make", make)
+        take_lake(logs, target, "iceberg")
+        make(*arguments)
+
+    monkeypatch.setattr(LocalTarget, "_lock", lambda self, descriptor: None)  # a file system on which locks do not hold
+    monkeypatch.setattr(iceberg.IcebergLakeTable, "make", overtaken)
+    with pytest.raises(SparkSourceError, match=r"KAFKALOG_TARGET_BUSY: .*has made commit 1"):
+        take_lake(logs, target, "iceberg")
+    assert read_lake(target, "iceberg") == read_logs(logs)
