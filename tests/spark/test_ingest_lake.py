@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable
 from datetime import UTC, date, datetime
@@ -21,13 +20,12 @@ import kafkalog
 from kafkalog.errors import StorageError, UsageError
 from kafkalog.format.reference import Record, encode_batch
 from kafkalog.spark.errors import SparkSourceError
-from kafkalog.spark.ingestion import iceberg, lake_ledger, lake_table, run
+from kafkalog.spark.ingestion import lake_ledger, lake_table, run
 from kafkalog.spark.ingestion.delta import DeltaLakeTable
 from kafkalog.spark.ingestion.iceberg import IcebergLakeTable
 from kafkalog.spark.ingestion.lake_files import table_name
 from kafkalog.spark.ingestion.local_target import LocalTarget
 from tests.builders.small_logs import made_batch, write_segment
-from tests.conftest import NOBODY, require_root
 from tests.ports import reserve_port
 from tests.spark.ingested import COLUMNS, damaged_rows, read_logs, take, write_orders
 from tests.spark.lake_tables import (
@@ -138,20 +136,6 @@ def test_duckdb_polars_and_pyarrow_read_the_same_rows(logs: Path, target: Path) 
     offsets = sorted(row[1:3] for row in read_logs(logs))
     for frame in frames:
         assert sorted(zip(*(frame.column(name).to_pylist() for name in ("partition", "offset")), strict=True)) == offsets
-
-
-def test_spark_s_workers_write_the_same_tables(logs: Path, target: Path, lake: str, spark: Any) -> None:
-    assert take_lake(logs, target, lake, spark=spark, master=None, task_bytes=2000).tasks > 1
-    assert read_lake(target, lake) == read_logs(logs)
-    check_lake(target, lake, "orders")
-
-
-def test_polars_reads_the_topic_and_the_day_of_a_delta_table(logs: Path, target: Path) -> None:
-    write_segment(logs / "clicks-0", 0, made_batch(0))
-    take_lake(logs, target, "delta", table="all", by="hour")
-    columns = ["topic", "day", "hour"]
-    found = polars.read_delta(str(target / "all")).group_by(columns).len().sort(columns).rows()
-    assert found == [("clicks", date(2023, 11, 14), 22, 10), ("orders", date(2023, 11, 14), 22, 120)]
 
 
 # -- what a table says of its files --------------------------------------------------------------------------------------------
@@ -301,23 +285,6 @@ def test_an_answer_that_is_lost_on_the_way_is_looked_up_not_repeated(
     assert take_lake(logs, target, lake).records == 120
     assert len(calls) == 1
     assert read_lake(target, lake) == read_logs(logs)
-
-
-def test_a_commit_whose_answer_the_catalog_lost_keeps_its_manifests(
-    logs: Path, target: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from pyiceberg.catalog.sql import SqlCatalog
-
-    commit_table = SqlCatalog.commit_table
-
-    def unheard(*arguments: Any) -> None:
-        commit_table(*arguments)
-        raise ConnectionError("the answer was lost")
-
-    monkeypatch.setattr(lake_table, "PAUSE_SECONDS", 0.001)
-    monkeypatch.setattr(SqlCatalog, "commit_table", unheard)
-    assert take_lake(logs, target, "iceberg").records == 120
-    assert read_lake(target, "iceberg") == read_logs(logs)
 
 
 def test_a_last_attempt_that_met_its_own_commit_is_no_failure(
@@ -636,31 +603,3 @@ def test_columns_are_those_of_the_records_table(logs: Path, target: Path, lake: 
         names = [field.name for field in delta_table(target).schema().fields]
     assert names[:7] == ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
     assert set(COLUMNS) <= set(kafkalog.open(logs).read("records").schema.names)
-
-
-def test_root_does_not_write_into_the_lake_of_another_user(logs: Path, target: Path, lake: str) -> None:
-    require_root()
-    target.mkdir()
-    os.chown(target, NOBODY, NOBODY)
-    with pytest.raises(SparkSourceError, match=r"KAFKALOG_BAD_TARGET: .*belongs to user 65534; run this as that user"):
-        take_lake(logs, target, lake)
-
-
-@pytest.mark.parametrize("link", ["orders", "orders/data", "orders/metadata", "orders/_delta_log"])
-def test_no_link_below_the_target_is_followed(logs: Path, target: Path, tmp_path: Path, lake: str, link: str) -> None:
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    (target / link).parent.mkdir(parents=True, exist_ok=True)
-    (target / link).symlink_to(elsewhere)
-    with pytest.raises(SparkSourceError, match=r"KAFKALOG_BAD_TARGET: .*a symbolic link where an ingest has a folder"):
-        take_lake(logs, target, lake)
-    assert list(elsewhere.iterdir()) == []
-
-
-def test_old_metadata_of_an_iceberg_table_is_deleted(logs: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(iceberg.METADATA_KEPT, "write.metadata.previous-versions-max", "2")
-    for offset in (110, 120, 130, 140):
-        take_lake(logs, target, "iceberg")
-        write_segment(logs / "orders-0", offset, made_batch(offset))
-    assert len(list((target / "orders" / "metadata").glob("*.metadata.json"))) == 3
-    assert len(read_lake(target, "iceberg")) == 150

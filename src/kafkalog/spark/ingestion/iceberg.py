@@ -157,7 +157,9 @@ class IcebergLakeTable:
                 properties={"format-version": "2", **METADATA_KEPT, VERSION_KEY: VERSION, COMMIT_KEY: "0", **topic},
             )
         except TableAlreadyExistsError as error:
-            raise not_ours(self.name) from error
+            if self.head() is None:  # a view has this name
+                raise not_ours(self.name) from error
+            return
         self.head()
 
     def writing_schema(self, schema: pa.Schema) -> pa.Schema:

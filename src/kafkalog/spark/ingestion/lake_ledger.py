@@ -173,7 +173,7 @@ class LakeLedger:
         self.table(name, topic)
         head, recorded = self.heads[name], self._recorded(name)
         self._check_head(name, head, recorded)
-        found = {edit for folder in _bases(name) for edit in _edits(name, self.target.list(folder))}
+        found = {edit for folder in _bases(name) for edit in _edits(name, self.target.unfinished(folder))}
         unmade = []
         for edit in sorted(found.union(recorded)):
             if not (head is not None and (head.is_of(edit) or (edit.number < head.number and edit in recorded))):

@@ -126,7 +126,7 @@ def commit_once(table: LakeTable, commit: LakeCommit) -> None:
             LOGGER.info("%s: changed by another writer, trying again: %s", table.name, error)
         except Exception as error:
             unclear = error
-            LOGGER.warning("%s: no clear answer to a commit, looking it up: %s", table.name, path_text(str(error)))
+            LOGGER.warning("%s: no clear answer to a commit, looking it up: %s", table.name, _first_line(error))
     else:
         if unclear is not None:
             raise _unclear(table, commit.edit, unclear)
@@ -156,7 +156,7 @@ def _has_happened(table: LakeTable, edit: Edit, unclear: Exception | None) -> bo
 
 
 def _unclear(table: LakeTable, edit: Edit, error: Exception) -> StorageError:
-    text = f"{table.name}: commit {edit.number} failed: {path_text(str(error))}; the next run finds out whether it happened"
+    text = f"{table.name}: commit {edit.number} failed: {_first_line(error)}; the next run finds out whether it happened"
     return StorageError(text)
 
 
@@ -170,8 +170,12 @@ def named_errors(name: str) -> Iterator[None]:
             raise
         raise StorageError(f"{path_text(name)}: {path_text(str(error))}") from error
     except Exception as error:
-        shown = path_text(str(error)).strip().partition("\n")[0]
-        raise StorageError(f"{path_text(name)}: {type(error).__name__}: {shown}") from error
+        raise StorageError(f"{path_text(name)}: {type(error).__name__}: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    """What a library says; SQLAlchemy and delta-rs go on for pages."""
+    return path_text(str(error).strip().partition("\n")[0])
 
 
 def offsets_json(offsets: Mapping[TopicPartition, int]) -> str:
