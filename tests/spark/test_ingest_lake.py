@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-import kafkalog
 from kafkalog.errors import StorageError, UsageError
 from kafkalog.format.reference import Record, encode_batch
 from kafkalog.spark.errors import SparkSourceError
@@ -27,7 +26,7 @@ from kafkalog.spark.ingestion.lake_files import table_name
 from kafkalog.spark.ingestion.local_target import LocalTarget
 from tests.builders.small_logs import made_batch, write_segment
 from tests.ports import reserve_port
-from tests.spark.ingested import COLUMNS, damaged_rows, read_logs, take, write_orders
+from tests.spark.ingested import damaged_rows, read_logs, take, write_orders
 from tests.spark.lake_tables import (
     LAKES,
     catalog_of,
@@ -593,13 +592,3 @@ def test_a_catalog_that_is_not_there_is_an_error_before_anything_is_written(logs
 def test_an_empty_topic_and_a_dry_run_make_no_table(logs: Path, target: Path, lake: str) -> None:
     assert take_lake(logs, target, lake, dry_run=True).partitions
     assert not target.exists()
-
-
-def test_columns_are_those_of_the_records_table(logs: Path, target: Path, lake: str) -> None:
-    take_lake(logs, target, lake)
-    if lake == "iceberg":
-        names = list(iceberg_table(target).schema().column_names)
-    else:
-        names = [field.name for field in delta_table(target).schema().fields]
-    assert names[:7] == ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
-    assert set(COLUMNS) <= set(kafkalog.open(logs).read("records").schema.names)

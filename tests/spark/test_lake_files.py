@@ -10,14 +10,15 @@ from typing import Any
 import polars
 import pytest
 
+import kafkalog
 from kafkalog.spark.errors import SparkSourceError
 from kafkalog.spark.ingestion import iceberg, lake_table
 from kafkalog.spark.ingestion.local_target import LocalTarget
 from tests.builders.small_logs import made_batch, write_segment
 from tests.campaigns.object_store import BUCKET, store
 from tests.conftest import NOBODY, require, require_root
-from tests.spark.ingested import read_logs, write_orders
-from tests.spark.lake_tables import LAKES, check_lake, read_lake, take_lake
+from tests.spark.ingested import COLUMNS, read_logs, write_orders
+from tests.spark.lake_tables import LAKES, check_lake, delta_table, iceberg_table, read_lake, take_lake
 
 
 @pytest.fixture
@@ -120,3 +121,13 @@ def test_spark_s_workers_write_the_same_tables(logs: Path, target: Path, lake: s
     assert take_lake(logs, target, lake, spark=spark, master=None, task_bytes=2000).tasks > 1
     assert read_lake(target, lake) == read_logs(logs)
     check_lake(target, lake, "orders")
+
+
+def test_columns_are_those_of_the_records_table(logs: Path, target: Path, lake: str) -> None:
+    take_lake(logs, target, lake)
+    if lake == "iceberg":
+        names = list(iceberg_table(target).schema().column_names)
+    else:
+        names = [field.name for field in delta_table(target).schema().fields]
+    assert names[:7] == ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
+    assert set(COLUMNS) <= set(kafkalog.open(logs).read("records").schema.names)
