@@ -21,6 +21,7 @@ from benchmarks.jvm import Jvm, find_jvm
 from benchmarks.measure import REPOSITORY, Result, RunFailed, WarmProcess, race
 from benchmarks.report import Section, Table, Target
 from benchmarks.spark_data import Topic
+from kafkalog.spark.ingestion.ingest_options import TABLE_FORMATS
 from tests.interop.live.broker import Broker
 
 CODECS = ("none", "lz4", "zstd")
@@ -37,6 +38,7 @@ BOTH_CORES = "local[2]"
 KAFKA, KAFKALOG, FAST = "Spark's Kafka source", "kafkalog", "kafkalog, read_fast"
 PARQUET, ONE_CORE = "Spark's Parquet reader", "kafkalog, one core"
 WRITE_KAFKA, INGEST = "Kafka source, Spark's writer", "kafkalog ingest"
+WRITE_DELTA = "Kafka source, Delta's writer"
 COUNT_KAFKA, COUNT_BATCHES = "count() of Spark's Kafka source", "sum(record_count) of kafkalog's batches"
 PLAN = """
 import json, sys
@@ -112,6 +114,31 @@ def write_parquet(setup: Setup) -> Section:
         f"Sizes of ingest's files and of Spark's: {'; '.join(sizes)}."
     )
     return Section("To Parquet", text, [_speeds(results)], targets)
+
+
+def write_lake(setup: Setup) -> Section:
+    """Into tables of a lake: ingest's formats against each other, and Delta against Delta's own writer."""
+    results = {}
+    for codec, topic in setup.topics.items():
+        work, folder = setup.work / "lake" / codec, setup.folder(topic)
+        contestants = [setup.kafka(WRITE_DELTA, "write-delta", topic, "--target", str(work / "kafka-delta"))]
+        for name in TABLE_FORMATS:
+            extra = ("--target", str(work / name), "--table-format", name)
+            contestants.append(setup.contestant(f"{INGEST} --as {name}", "kafkalog", "ingest", folder, *extra))
+        results[codec] = setup.race(topic, contestants)
+    targets = []
+    for codec, found in results.items():
+        plain = f"{INGEST} --as parquet"
+        for name in ("iceberg", "delta"):
+            ratio = found[f"{INGEST} --as {name}"].seconds / found[plain].seconds
+            targets.append(Target(f"{codec}: ingest into {name}, time over Parquet", ratio, 1.15, "x", at_least=False))
+        against_kafka = _ratio(found, WRITE_DELTA, f"{INGEST} --as delta")
+        targets.append(Target(f"{codec}: ingest against Kafka to Delta", against_kafka, 6.0, "x"))
+    text = (
+        "The seven columns into a table of a lake; each pass makes a new one, its first commit included. Delta's writer and "
+        "Spark's Kafka source are those of Spark 4.2.1 and Delta 4.4.0."
+    )
+    return Section("To Iceberg and Delta", text, [_speeds(results)], targets)
 
 
 def scan(setup: Setup) -> Section:
@@ -194,7 +221,7 @@ def planning(setup: Setup) -> Section:
     return Section("Driver memory", "The process that plans; splits and all.", [table], [target])
 
 
-EXPERIMENTS = {"parquet": write_parquet, "scan": scan, "count": count, "growth": growth, "planning": planning}
+EXPERIMENTS = {"parquet": write_parquet, "lake": write_lake, "scan": scan, "count": count, "growth": growth, "planning": planning}
 
 
 def _ratio(results: dict[str, Result], slow: str, fast: str) -> float:

@@ -1,6 +1,6 @@
 """The child process of a Spark contestant: a session of its own, one query for each line on standard input.
 
-    python -m benchmarks.spark_worker MASTER SOURCE QUERY PLACE [--bootstrap HOST:PORT] [--target FOLDER]
+    python -m benchmarks.spark_worker MASTER SOURCE QUERY PLACE [--bootstrap HOST:PORT] [--target FOLDER] [--table-format FORMAT]
 
 SOURCE is kafka, kafkalog or parquet; PLACE the topic of the first and the path of the others. Rows are counted outside the
 measured time.
@@ -20,16 +20,24 @@ from typing import Any
 
 from benchmarks.spark_data import parquet_files
 from kafkalog.spark import read_fast, session
+from tests.campaigns.lake_readers import jars_of
 from tests.spark.kafka_source import connector_jars
 
 Frame = Any
+DELTA_CONF = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
 
 
 def main() -> None:
     arguments = _parse()
-    jars = ",".join(str(jar) for jar in connector_jars()) if arguments.source == "kafka" else ""
+    jars = list(connector_jars()) if arguments.source == "kafka" else []
     conf = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.driver.memory": "2g"}
-    spark = session(arguments.master, "benchmark", **conf, **({"spark.jars": jars} if jars else {}))
+    if arguments.query == "write-delta":
+        jars += sorted(jars_of("delta").glob("*.jar"))
+        conf |= DELTA_CONF
+    spark = session(arguments.master, "benchmark", **conf, **({"spark.jars": ",".join(map(str, jars))} if jars else {}))
     spark.sparkContext.setLogLevel("OFF")
     if arguments.target:
         shutil.rmtree(unfinished(arguments), ignore_errors=True)  # of an interrupted run
@@ -108,12 +116,22 @@ def write_parquet(spark: Any, arguments: argparse.Namespace) -> Query:
     return query
 
 
+def write_delta(spark: Any, arguments: argparse.Namespace) -> Query:
+    """Through Delta's own writer."""
+
+    def query() -> Callable[[], int]:
+        load(spark, arguments).write.format("delta").save(str(unfinished(arguments)))
+        return lambda: finished_rows(arguments)
+
+    return query
+
+
 def ingest(spark: Any, arguments: argparse.Namespace) -> Query:
     """Through kafkalog's pipeline."""
     from kafkalog import spark as pipelines
 
     def query() -> Callable[[], int]:
-        pipelines.ingest(source=arguments.place, target=unfinished(arguments), spark=spark)
+        pipelines.ingest(arguments.place, unfinished(arguments), spark=spark, table_format=arguments.table_format)
         return lambda: finished_rows(arguments)
 
     return query
@@ -144,6 +162,7 @@ QUERIES: dict[str, Callable[[Any, argparse.Namespace], Query]] = {
     "count": count,
     "count-batches": count_batches,
     "write-parquet": write_parquet,
+    "write-delta": write_delta,
     "ingest": ingest,
 }
 
@@ -156,6 +175,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("place")
     parser.add_argument("--bootstrap")
     parser.add_argument("--target")
+    parser.add_argument("--table-format", default="parquet")
     return parser.parse_args()
 
 

@@ -36,6 +36,15 @@ def lake(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.mark.parametrize("name", ["a%20b", "a\\b"])
+def test_a_delta_target_whose_path_the_library_misreads_is_refused_before_anything_is_made(
+    logs: Path, tmp_path: Path, name: str
+) -> None:
+    with pytest.raises(SparkSourceError, match="KAFKALOG_BAD_TARGET: .*deltalake misreads a path"):
+        take_lake(logs, tmp_path / name, "delta")
+    assert not (tmp_path / name / "orders").exists()
+
+
 def test_polars_reads_the_topic_and_the_day_of_a_delta_table(logs: Path, target: Path) -> None:
     write_segment(logs / "clicks-0", 0, made_batch(0))
     take_lake(logs, target, "delta", table="all", by="hour")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -38,7 +39,7 @@ from .lake_table import (
 )
 from .layout import EPOCH, GRAIN_MS
 from .manifest import WrittenFile
-from .target import Target
+from .target import Target, bad_target
 
 try:
     from deltalake import CommitProperties, DeltaTable, Transaction
@@ -48,6 +49,7 @@ try:
 except ImportError as error:
     raise UsageError(f"Delta tables need deltalake ({error}): pip install 'kafkalog[delta]'") from None
 
+_MISREAD: Final = re.compile(r"\\|%[0-9A-Fa-f]{2}")
 HEAD_ID: Final = "kafkalog"
 MARK_BITS: Final = 31
 # What deltalake itself can write to; a table that needs more has been changed by another engine.
@@ -62,6 +64,8 @@ class DeltaLakeTable:
         self.folder = folder
         self.topic = topic
         self.location = f"{target.name}/{folder}"
+        if _MISREAD.search(self.location):
+            raise bad_target(target.name, "deltalake misreads a path with a backslash or an escape such as %20; choose another")
         self.storage = _storage_options(options.target)
         self.opened: DeltaTable | None = None
 
