@@ -40,7 +40,7 @@ def lake(request: pytest.FixtureRequest) -> str:
 def test_a_delta_target_whose_path_the_library_misreads_is_refused_before_anything_is_made(
     logs: Path, tmp_path: Path, name: str
 ) -> None:
-    with pytest.raises(SparkSourceError, match="KAFKALOG_BAD_TARGET: .*deltalake misreads a path"):
+    with pytest.raises(SparkSourceError, match=r"KAFKALOG_BAD_TARGET: .*deltalake misreads a path"):
         take_lake(logs, tmp_path / name, "delta")
     assert not (tmp_path / name / "orders").exists()
 
