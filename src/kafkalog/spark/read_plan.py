@@ -168,7 +168,9 @@ def _check_unique(found: Iterable[Found]) -> None:
 
 
 def one_copy_of_each(found: list[Found]) -> list[Found]:
-    """The same with one copy of each partition, by the rule of `log/places.py`."""
+    """The same with one copy of each partition, by the rule of `log/places.py`; at one place there are no others."""
+    if len({each.root for each in found}) < 2:
+        return found
     whole = as_one(each.partition for each in found)
     for refusal in whole.refused.values():
         raise SparkSourceError(BAD_OPTION, f"option paths: {path_text(refusal)}; give only paths of one of them")

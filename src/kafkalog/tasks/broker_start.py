@@ -16,6 +16,7 @@ from kafkalog.engine.config import LogConfig
 from kafkalog.engine.schedule import SystemClock
 from kafkalog.errors import ERROR, WARNING, CorruptRecord, InvalidNumber, KafkaLogError, LogRefusal, StorageError, path_text
 from kafkalog.format import names
+from kafkalog.format.quantities import size_text
 from kafkalog.log.checks.finding import Finding
 from kafkalog.log.partition import Partition
 from kafkalog.storage.fs import Fs, LocalFs
@@ -33,6 +34,8 @@ METADATA_TOPIC = "__cluster_metadata"
 LIMITS = frozenset({"batch-limit", "decompressed-limit", "record-limit", "headers-limit", "memory-limit"})
 # What readers use and a broker rebuilds only where it recovers a segment.
 INDEX_KINDS = ("index", "timeindex", "txnindex")
+# The engine reads a transaction index entry by entry, as a broker does: two million aborted transactions.
+MOST_INDEX_BYTES = 64 << 20
 
 
 def find_verdict(path: str, partitions: Sequence[Partition], findings: Sequence[Finding], *, whole: bool) -> Verdict | None:
@@ -99,6 +102,12 @@ def load_partition(fs: Fs, partition: Partition, findings: Sequence[Finding]) ->
     closed = next((path for path in paths if os.path.exists(path) and not os.access(path, os.R_OK)), None)
     if closed is not None:  # after a clean shutdown a log is loaded without being read, so that this would not show
         return replace(nothing, outcome=UNKNOWN, detail=f"{path_text(os.path.basename(closed))}: {os.strerror(errno.EACCES)}")
+    endless = next((stored for stored in partition.files if stored.kind == "txnindex" and stored.size > MOST_INDEX_BYTES), None)
+    if endless is not None:
+        detail = (
+            f"{path_text(os.path.basename(endless.path))}: {size_text(endless.size)}, which a broker would read entry by entry"
+        )
+        return replace(nothing, outcome=UNKNOWN, detail=detail)
     try:
         result = _loaded(fs, partition, nothing, findings)
     except (StorageError, OSError) as error:
