@@ -102,7 +102,8 @@ def load_partition(fs: Fs, partition: Partition, findings: Sequence[Finding]) ->
     closed = next((path for path in paths if os.path.exists(path) and not os.access(path, os.R_OK)), None)
     if closed is not None:  # after a clean shutdown a log is loaded without being read, so that this would not show
         return replace(nothing, outcome=UNKNOWN, detail=f"{path_text(os.path.basename(closed))}: {os.strerror(errno.EACCES)}")
-    endless = next((stored for stored in partition.files if stored.kind == "txnindex" and stored.size > MOST_INDEX_BYTES), None)
+    long = (stored for stored in partition.files if stored.kind == "txnindex" and stored.size > MOST_INDEX_BYTES)
+    endless = next(long, None)
     if endless is not None:
         detail = (
             f"{path_text(os.path.basename(endless.path))}: {size_text(endless.size)}, which a broker would read entry by entry"
