@@ -46,7 +46,8 @@ try:
     from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
     from pyiceberg.partitioning import PartitionField, PartitionSpec
     from pyiceberg.schema import Schema
-    from pyiceberg.table import FileScanTask, Table
+    from pyiceberg.table import FileScanTask, Table, Transaction
+    from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.sorting import SortField, SortOrder
     from pyiceberg.table.update import AssertTableUUID
     from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform
@@ -97,6 +98,14 @@ class LazyCatalog:
         except ValueError as error:
             advice = "PyIceberg's configuration (.pyiceberg.yaml, PYICEBERG_CATALOG__…) or --catalog-property must say what it is"
             raise bad_option("catalog", name, f"{error}; {advice}") from error
+
+
+class LightTransaction(Transaction):
+    """PyIceberg copies all metadata at each of its looks, some fifteen: most of the time of a commit with a thousand snapshots."""
+
+    @property
+    def table_metadata(self) -> TableMetadata:
+        return super().table_metadata if self._updates else self._table.metadata
 
 
 class IcebergLakeTable:
@@ -224,8 +233,7 @@ class IcebergLakeTable:
     def append(self, commit: LakeCommit) -> None:
         table, edit = self._table, commit.edit
         marks = {COMMIT_KEY: str(edit.number), RUN_KEY: edit.run, OFFSETS_KEY: offsets_json(commit.offsets)}
-        transaction = table.transaction()
-        transaction.set_properties(marks)
+        transaction = LightTransaction(table)
         update = transaction.update_snapshot(snapshot_properties=marks)
         producer = update.overwrite() if commit.removed else update.merge_append()
         self.failed.append(producer)
@@ -234,6 +242,7 @@ class IcebergLakeTable:
         for file, statistics in commit.added:
             producer.append_data_file(self._data_file(file, statistics))
         producer.commit()
+        transaction.set_properties(marks)
         requirements = (*transaction._requirements, AssertTableUUID(uuid=table.metadata.table_uuid))
         try:
             answer = self.catalog.opened.commit_table(table, requirements, transaction._updates)
