@@ -101,7 +101,7 @@ class LazyCatalog:
 
 
 class LightTransaction(Transaction):
-    """PyIceberg copies all metadata at each of its looks, some fifteen: most of the time of a commit with a thousand snapshots."""
+    """PyIceberg copies all metadata at each of some fifteen looks: most of the time of a commit with a thousand snapshots."""
 
     @property
     def table_metadata(self) -> TableMetadata:
