@@ -9,7 +9,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from kafkalog.errors import path_text
 
@@ -21,8 +21,6 @@ from .layout import GENERATION, Layout
 from .manifest import Commit, Progress, WrittenFile
 from .tables import Places, SetAside, Tables
 from .task_writing import PartitionResult, TaskResult
-
-TABLE_FORMAT: Final = "table_format"
 
 
 @dataclass(frozen=True)
