@@ -96,6 +96,11 @@ def wrong_files(data: Path) -> list[tuple[str, int, int, str]]:
     return wrong
 
 
+def identities(folder: Path) -> dict[str, tuple[int, int]]:
+    """What tells a new file from the one before: its inode, and its last change, since a file system gives an inode out again."""
+    return {path.name: (path.stat().st_ino, path.stat().st_ctime_ns) for path in folder.iterdir()}
+
+
 def wait_until_served(bootstrap: str, topic: str, rows: list[list[int]]) -> None:
     deadline = time.monotonic() + 60
     while json.loads(client("digests", bootstrap, topic)) != rows:
@@ -109,9 +114,9 @@ def test_a_broker_of_another_user_opens_what_root_has_changed(place: Path) -> No
     data = place / "data"
     assert wrong_files(data) == []
     for topic, change in CHANGES.items():
-        before = {path.name: path.stat().st_ino for path in (data / f"{topic}-0").iterdir()}
+        before = identities(data / f"{topic}-0")
         change(data / f"{topic}-0")
-        assert {path.name: path.stat().st_ino for path in (data / f"{topic}-0").iterdir()} != before, topic
+        assert identities(data / f"{topic}-0") != before, topic
     assert wrong_files(data) == []
     expected = {topic: rows_of(data, topic) for topic in CHANGES}
     assert sorted({len(rows) for rows in expected.values()}) == [MORE, 30, 2 * MORE, 2 * MORE + 1]
