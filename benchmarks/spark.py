@@ -22,7 +22,9 @@ from benchmarks.measure import REPOSITORY, Result, RunFailed, WarmProcess, race
 from benchmarks.report import Section, Table, Target
 from benchmarks.spark_data import Topic
 from kafkalog.spark.ingestion.ingest_options import TABLE_FORMATS
+from tests.campaigns.lake_readers import SPARKS, jars_of, python_of
 from tests.interop.live.broker import Broker
+from tests.spark.kafka_source import connector_jars, resolve_connector
 
 CODECS = ("none", "lz4", "zstd")
 PARTITIONS = 4
@@ -38,7 +40,10 @@ BOTH_CORES = "local[2]"
 KAFKA, KAFKALOG, FAST = "Spark's Kafka source", "kafkalog", "kafkalog, read_fast"
 PARQUET, ONE_CORE = "Spark's Parquet reader", "kafkalog, one core"
 WRITE_KAFKA, INGEST = "Kafka source, Spark's writer", "kafkalog ingest"
-WRITE_DELTA = "Kafka source, Delta's writer"
+WRITE_DELTA, WRITE_ICEBERG = "Kafka source, Delta's writer", "Kafka source, Iceberg's writer"
+# Iceberg has no connector for a newer Spark; its writer runs in an environment of its own.
+ICEBERG_SPARK_CONNECTOR = "4.1.0"
+EARLIER_RUNS = 1_000
 COUNT_KAFKA, COUNT_BATCHES = "count() of Spark's Kafka source", "sum(record_count) of kafkalog's batches"
 PLAN = """
 import json, sys
@@ -72,6 +77,9 @@ class Setup:
     ) -> WarmProcess:
         master = BOTH_CORES if core is None else "local[1]"
         command = [sys.executable, "-m", "benchmarks.spark_worker", master, source, query, str(place), *extra]
+        return self._warm(name, command, core)
+
+    def _warm(self, name: str, command: Sequence[str], core: int | None = None) -> WarmProcess:
         return WarmProcess(
             name,
             command,
@@ -83,6 +91,16 @@ class Setup:
 
     def kafka(self, name: str, query: str, topic: Topic, *extra: str) -> WarmProcess:
         return self.contestant(name, "kafka", query, topic.name, "--bootstrap", self.broker.bootstrap, *extra)
+
+    def iceberg_writer(self, name: str, topic: Topic, warehouse: Path) -> WarmProcess:
+        """Iceberg's own writer after Spark's Kafka source."""
+        if (problem := resolve_connector(ICEBERG_SPARK_CONNECTOR)) is not None:
+            raise RunFailed(problem)
+        own = [path for path in jars_of("iceberg").glob("*.jar") if path.name.startswith("iceberg-spark-runtime")]
+        jars = map(str, [*connector_jars(ICEBERG_SPARK_CONNECTOR), *own])
+        worker = REPOSITORY / "benchmarks" / "iceberg_worker.py"
+        command = [str(python_of("iceberg")), str(worker), self.broker.bootstrap, topic.name, str(warehouse), *jars]
+        return self._warm(name, command)
 
     def race(self, topic: Topic, contestants: Sequence[WarmProcess]) -> dict[str, Result]:
         """Results of contestants that must all find every record of a topic."""
@@ -117,11 +135,14 @@ def write_parquet(setup: Setup) -> Section:
 
 
 def write_lake(setup: Setup) -> Section:
-    """Into tables of a lake: ingest's formats against each other, and Delta against Delta's own writer."""
+    """Into tables of a lake: ingest's formats against each other, and against the formats' own writers."""
     results = {}
     for codec, topic in setup.topics.items():
         work, folder = setup.work / "lake" / codec, setup.folder(topic)
-        contestants = [setup.kafka(WRITE_DELTA, "write-delta", topic, "--target", str(work / "kafka-delta"))]
+        contestants = [
+            setup.kafka(WRITE_DELTA, "write-delta", topic, "--target", str(work / "kafka-delta")),
+            setup.iceberg_writer(WRITE_ICEBERG, topic, work / "kafka-iceberg"),
+        ]
         for name in TABLE_FORMATS:
             extra = ("--target", str(work / name), "--table-format", name)
             contestants.append(setup.contestant(f"{INGEST} --as {name}", "kafkalog", "ingest", folder, *extra))
@@ -132,13 +153,32 @@ def write_lake(setup: Setup) -> Section:
         for name in ("iceberg", "delta"):
             ratio = found[f"{INGEST} --as {name}"].seconds / found[plain].seconds
             targets.append(Target(f"{codec}: ingest into {name}, time over Parquet", ratio, 1.15, "x", at_least=False))
-        against_kafka = _ratio(found, WRITE_DELTA, f"{INGEST} --as delta")
-        targets.append(Target(f"{codec}: ingest against Kafka to Delta", against_kafka, 6.0, "x"))
+        for name, writer in (("iceberg", WRITE_ICEBERG), ("delta", WRITE_DELTA)):
+            against_kafka = _ratio(found, writer, f"{INGEST} --as {name}")
+            targets.append(Target(f"{codec}: ingest against Kafka to {name.title()}", against_kafka, 6.0, "x"))
     text = (
-        "The seven columns into a table of a lake; each pass makes a new one, its first commit included. Delta's writer and "
-        "Spark's Kafka source are those of Spark 4.2.1 and Delta 4.4.0."
+        "The seven columns into a table of a lake; each pass makes a new one, its first commit included. Delta's writer is that "
+        f"of Delta 4.4.0 in Spark {SPARKS['delta']}, Iceberg's that of Iceberg 1.12.0 in Spark {SPARKS['iceberg']}, each after "
+        "the Kafka source of its Spark."
     )
     return Section("To Iceberg and Delta", text, [_speeds(results)], targets)
+
+
+def commits(setup: Setup) -> Section:
+    """How long one more commit takes after many; without a broker or Spark."""
+    rows, targets = [], []
+    for table_format in ("iceberg", "delta"):
+        command = [sys.executable, "-m", "benchmarks.commits", table_format, str(EARLIER_RUNS)]
+        done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+        found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        for each in found:
+            times = [each[what][clock] for what in ("commit", "run") for clock in ("clock", "processor")]
+            rows.append([table_format, f"{each['earlier']:,}", *(f"{milliseconds:.0f}" for milliseconds in times)])
+        ratio = found[-1]["run"]["clock"] / found[0]["run"]["clock"]
+        targets.append(Target(f"{table_format}: a run after 1,000 over a run after 10", ratio, 1.5, "x", at_least=False))
+    text = "Runs without Spark of one record each, into one table; medians of twenty."
+    heads = ["format", "earlier runs", "commit ms", "its processor ms", "run ms", "its processor ms"]
+    return Section("Commits", text, [Table(heads, rows)], targets)
 
 
 def scan(setup: Setup) -> Section:
@@ -221,7 +261,15 @@ def planning(setup: Setup) -> Section:
     return Section("Driver memory", "The process that plans; splits and all.", [table], [target])
 
 
-EXPERIMENTS = {"parquet": write_parquet, "lake": write_lake, "scan": scan, "count": count, "growth": growth, "planning": planning}
+EXPERIMENTS = {
+    "parquet": write_parquet,
+    "lake": write_lake,
+    "commits": commits,
+    "scan": scan,
+    "count": count,
+    "growth": growth,
+    "planning": planning,
+}
 
 
 def _ratio(results: dict[str, Result], slow: str, fast: str) -> float:

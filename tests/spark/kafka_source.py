@@ -24,14 +24,14 @@ def connector_release() -> str:
     return "{}.{}.0".format(*spark_version())
 
 
-def resolve_connector() -> str | None:
-    """Copy the jars into build/connector once; the error, None if there was none."""
-    release = connector_release()
+def resolve_connector(release: str | None = None) -> str | None:
+    """Copy the jars, by default for the Spark that is installed, into build/connector once; the error, None if there was none."""
+    release = release or connector_release()
     return copy_jars(PROJECT, jars_of(release), release, "spark")
 
 
-def connector_jars() -> list[Path]:
-    return sorted(jars_of(connector_release()).glob("*.jar"))
+def connector_jars(release: str | None = None) -> list[Path]:
+    return sorted(jars_of(release or connector_release()).glob("*.jar"))
 
 
 def add_connector(spark: Any) -> None:

@@ -71,7 +71,7 @@ def test_a_commit_whose_answer_the_catalog_lost_keeps_its_manifests(
 
 
 def test_old_metadata_of_an_iceberg_table_is_deleted(logs: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(iceberg.METADATA_KEPT, "write.metadata.previous-versions-max", "2")
+    monkeypatch.setitem(iceberg.UPKEEP, "write.metadata.previous-versions-max", "2")
     for offset in (110, 120, 130, 140):
         take_lake(logs, target, "iceberg")
         write_segment(logs / "orders-0", offset, made_batch(offset))

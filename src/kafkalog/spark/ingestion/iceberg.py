@@ -60,8 +60,13 @@ except ImportError as error:
 
 CATALOG: Final = "kafkalog"
 CATALOG_FILE: Final = "catalog.db"
-# Every commit writes the metadata of the table once more; old ones are deleted after so many.
-METADATA_KEPT: Final = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "100"}
+# Every commit writes the metadata of the table once more and adds a manifest: old ones are deleted, or merged, after so many.
+UPKEEP: Final = {
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "100",
+    "commit.manifest-merge.enabled": "true",
+    "commit.manifest.min-count-to-merge": "100",
+}
 
 
 class LazyCatalog:
@@ -163,7 +168,7 @@ class IcebergLakeTable:
                 location=self.location,
                 partition_spec=self._spec(columns),
                 sort_order=self._order(columns),
-                properties={"format-version": "2", **METADATA_KEPT, VERSION_KEY: VERSION, COMMIT_KEY: "0", **topic},
+                properties={"format-version": "2", **UPKEEP, VERSION_KEY: VERSION, COMMIT_KEY: "0", **topic},
             )
         except TableAlreadyExistsError as error:
             if self.head() is None:  # a view has this name
