@@ -1,6 +1,9 @@
-"""Each run appends the records that are new; spark-pipelines gives this file its session as `spark`."""
+"""Each run appends the records that are new."""
 
 from pyspark import pipelines as dp
+from pyspark.sql import SparkSession
+
+spark = SparkSession.active()
 
 
 @dp.table
