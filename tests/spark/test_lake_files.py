@@ -11,6 +11,7 @@ import polars
 import pytest
 
 import kafkalog
+from kafkalog.format.reference import Record, encode_batch
 from kafkalog.spark.errors import SparkSourceError
 from kafkalog.spark.ingestion import iceberg, lake_table
 from kafkalog.spark.ingestion.local_target import LocalTarget
@@ -77,6 +78,24 @@ def test_old_metadata_of_an_iceberg_table_is_deleted(logs: Path, target: Path, m
         write_segment(logs / "orders-0", offset, made_batch(offset))
     assert len(list((target / "orders" / "metadata").glob("*.metadata.json"))) == 3
     assert len(read_lake(target, "iceberg")) == 150
+
+
+def test_manifests_of_an_iceberg_table_are_merged_and_rows_can_still_be_replaced(
+    target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(iceberg.UPKEEP, "commit.manifest.min-count-to-merge", "2")
+    folder = tmp_path / "logs" / "orders-0"
+    for offset in (0, 10, 20, 30):
+        write_segment(folder, offset, made_batch(offset))
+        take_lake(tmp_path / "logs", target, "iceberg")
+    assert iceberg_table(target).inspect.manifests().num_rows == 1
+    assert read_lake(target, "iceberg") == read_logs(tmp_path / "logs")
+    for offset in (20, 30):
+        (folder / f"{offset:020d}.log").unlink()
+    write_segment(folder, 20, encode_batch([Record(20, 5, b"new", b"20")], leader_epoch=9))
+    assert take_lake(tmp_path / "logs", target, "iceberg", on_data_loss="continue").superseded == 20
+    assert read_lake(target, "iceberg") == read_logs(tmp_path / "logs")
+    check_lake(target, "iceberg", "orders", replaced=2)
 
 
 def test_an_upload_that_a_killed_run_left_below_a_table_is_aborted(logs: Path) -> None:
