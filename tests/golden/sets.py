@@ -58,10 +58,11 @@ def pack(folder: Path) -> list[Path]:
     names = sorted(path.name.removesuffix(EXPECTED_SUFFIX) for path in folder.iterdir() if path.name.endswith(EXPECTED_SUFFIX))
     groups = {name: [name, name + EXPECTED_SUFFIX] for name in names}
     groups[WHOLE_SET] = sorted(path.name for path in folder.iterdir() if path.is_file())
-    return [_pack_group(folder, members, DATA / f"{name}.tar.xz") for name, members in groups.items()]
+    return [pack_group(folder, members, DATA / f"{name}.tar.xz") for name, members in groups.items()]
 
 
-def _pack_group(folder: Path, members: list[str], archive: Path) -> Path:
+def pack_group(folder: Path, members: list[str], archive: Path) -> Path:
+    """The archive, of these folders or files."""
     with (
         lzma.open(archive, "wb", preset=9 | lzma.PRESET_EXTREME) as stream,
         tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as tar,
