@@ -148,7 +148,7 @@ class StagedFolder:
         self.target = target
         self.staging = unfinished_path(target)
         self.published = False
-        self._is_ours = self._is_locked = False
+        self._is_ours = self._is_locked = self._is_complete = False
         self._locks = ExitStack()
 
     def __repr__(self) -> str:
@@ -189,6 +189,8 @@ class StagedFolder:
 
     def _remove_staging(self) -> None:
         with self._locks, suppress(OSError):
+            if self._is_complete and self.fs.kind(self.staging) == "missing":
+                return  # a signal came right after it got its name
             if self._is_locked:
                 self._clear()
             if self._is_ours:
@@ -216,6 +218,7 @@ class StagedFolder:
         with writing(self.target):
             self.fs.give(self.staging)
             self.fs.sync_folder(self.staging)
+            self._is_complete = True
             self.fs.rename(self.staging, self.target)
         self.published = True
         sync_names(self.fs, os.path.dirname(self.target))
