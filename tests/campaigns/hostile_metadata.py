@@ -283,8 +283,15 @@ def commit(
 def _groups_case(name: str, outcome: str, *records: tuple[bytes | None, bytes | None], producer_id: int = -1) -> Case:
     def batches(offset: int) -> bytes:
         stored = [Record(offset + number, 0, key, value) for number, (key, value) in enumerate(records)]
-        producer = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": 0} if producer_id >= 0 else {}
-        return encode_batch(stored, leader_epoch=1, transactional=producer_id >= 0, **producer)
+        first = min(producer_id, 0)  # epoch and sequence; -1 without a producer
+        return encode_batch(
+            stored,
+            leader_epoch=1,
+            transactional=producer_id >= 0,
+            producer_id=producer_id,
+            producer_epoch=first,
+            base_sequence=first,
+        )
 
     return Case(name, batches, outcome)
 

@@ -20,10 +20,10 @@ OUT = "/rebuilt"
 METADATA_LOG = f"__cluster_metadata-0/{0:020d}.log"
 
 
-def cluster_files() -> Files:
-    """A broker with a partition, and a controller."""
-    broker = disk_files(DISKS[0], 1, {"orders-0": CopyFiles(made_batch(0, leader_epoch=1), epochs=[(1, 0)])})
-    return broker | disk_files(DISKS[1], 2, {}, clean=False)
+def cluster_files(count: int = 1) -> Files:
+    """A broker with partitions, and a controller."""
+    copies = {f"orders-{number}": CopyFiles(made_batch(0, leader_epoch=1), epochs=[(1, 0)]) for number in range(count)}
+    return disk_files(DISKS[0], 1, copies) | disk_files(DISKS[1], 2, {}, clean=False)
 
 
 def _rebuild(fs: SimulatedFs) -> None:
@@ -33,13 +33,13 @@ def _rebuild(fs: SimulatedFs) -> None:
 
 def rebuild_holds(image: Files, complete: Files) -> bool:
     """The disks are as they were; a log directory that a broker would open is complete, and so is every partition folder."""
-    if any(image.get(path) != content for path, content in cluster_files().items()):
+    if _below(image, "/disks") != _below(complete, "/disks"):
         return False
     for path in complete:
         is_root = path.startswith(OUT) and path.endswith(META_PROPERTIES)
         if is_root and path in image and any(image.get(each) != complete[each] for each in _opened_by(path, complete)):
             return False
-    folders = {path.rpartition("/")[0] for path in complete if "/orders-0/" in path and path.startswith(OUT)}
+    folders = {path.rpartition("/")[0] for path in complete if "/orders-" in path and path.startswith(OUT)}
     return all(_below(image, folder) in ({}, _below(complete, folder)) for folder in folders)
 
 
@@ -110,7 +110,7 @@ JOBS = (
         _rebuild,
         rebuild_holds,
         lambda folder: ["cluster", "rebuild", f"{folder}/disks", "--out", folder + OUT],
-        excused={2: SAME_FOLDER, 8: SAME_FOLDER, 13: SAME_FOLDER},
+        excused={2: SAME_FOLDER, 4: SAME_FOLDER},
     ),
     Job(
         "cluster rebuild in place",
@@ -120,4 +120,13 @@ JOBS = (
         lambda folder: ["cluster", "rebuild", f"{folder}/disks", "--in-place", "--yes"],
         _without_notes,
     ),
+)
+
+# Its images are too many, as of an append to a new topic: files of both partitions may or may not be durable.
+TWO_PARTITIONS = Job(
+    "cluster rebuild of two partitions",
+    lambda: cluster_files(2),
+    _rebuild,
+    rebuild_holds,
+    lambda folder: ["cluster", "rebuild", f"{folder}/disks", "--out", folder + OUT],
 )
