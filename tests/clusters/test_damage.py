@@ -343,3 +343,16 @@ def test_a_log_directory_without_partitions_is_one_of_the_cluster(three: Path, t
     (tmp_path / "nothing").mkdir()
     with pytest.raises(kafkalog.NoLogs, match="no Kafka log here"):
         kafkalog.cluster([tmp_path / "b1" / "d1", tmp_path / "nothing"])
+
+
+def test_old_copies_in_a_hidden_folder_are_not_of_the_cluster(three: Path, tmp_path: Path) -> None:
+    shutil.copytree(three / "b1" / "d1", tmp_path / "disks" / "d1")
+    shutil.copytree(three / "b2" / "d1", tmp_path / "disks" / ".snapshot" / "hourly" / "d1")
+    assert [each.path for each in find_disks(tmp_path / "disks").directories] == [str(tmp_path / "disks" / "d1")]
+
+
+def test_a_log_directory_with_an_unreadable_meta_properties_is_one(tmp_path: Path) -> None:
+    (tmp_path / "b1" / "d1").mkdir(parents=True)
+    (tmp_path / "b1" / "d1" / "meta.properties").write_bytes(b"\xff")
+    (found,) = find_disks(tmp_path).directories
+    assert (found.path, found.properties, found.partitions) == (str(tmp_path / "b1" / "d1"), None, ())

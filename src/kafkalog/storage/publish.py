@@ -241,8 +241,9 @@ class StagedFolder:
 def publish_together(folders: Sequence[StagedFolder], at_once: int) -> None:
     """Publish folders whose files were written on `unsynced`; the caller syncs the folders above.
 
-    A disk takes several syncs in the time of one: `at_once` of them are waited for at the same time.
+    A disk takes several syncs in the time of one: `at_once` of them are waited for at the same time. One folder needs no threads.
     """
+    at_once = at_once if len(folders) > 1 else 1
     files = [(folder, name) for folder in folders for name in folder.fs.list(folder.staging)]
     for _ in in_parallel(lambda each: each[0].sync_file(each[1]), files, at_once):
         pass
