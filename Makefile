@@ -89,7 +89,7 @@ damage: $(READY)  ## the whole damage campaign, reading and verify: every bit, e
 	$(RUN) -m tests.campaigns.damage.run $(DAMAGE_ARGS)
 	$(RUN) -m tests.campaigns.hostile_bytes
 	$(RUN) -m tests.campaigns.damaged_dumps
-	$(RUN) -m tests.campaigns.cluster_damage --cut-step 7 --flip-step 97
+	$(RUN) -m tests.campaigns.cluster_damage --cut-step 5 --flip-step 29 --content-step 7
 
 kills: $(SPARK_READY)  ## 200 ingests killed at random moments, and what the next run makes of it
 	$(RUN) -m tests.campaigns.ingest_kills $(KILLS_ARGS)

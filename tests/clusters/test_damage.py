@@ -15,7 +15,25 @@ from kafkalog.format import control
 from kafkalog.format.reference import Record, encode_batch, encode_control_batch
 from kafkalog.log.report import ReadReport
 from kafkalog.tables.logs import Logs
-from tests.campaigns.cluster_damage import MetadataLog, cut, flip, flip_content
+from tests.campaigns.cluster_damage import (
+    NEIGHBOURS,
+    MetadataLog,
+    OffsetsLog,
+    chosen,
+    cut,
+    damage_offsets,
+    damage_snapshot,
+    flip,
+    flip_content,
+    golden_snapshots,
+)
+from tests.campaigns.hostile_metadata import (
+    Case,
+    group_cases,
+    metadata_cases,
+    read_group_case,
+    read_metadata_case,
+)
 from tests.clusters import packed
 
 METADATA = "__cluster_metadata-0"
@@ -24,32 +42,64 @@ LOG = f"{0:020}.log"
 
 @pytest.fixture(scope="module")
 def log(unpacked: Path) -> MetadataLog:
-    return MetadataLog(unpacked / "three" / "b1" / "d1" / METADATA)
+    return MetadataLog.of(unpacked / "three" / "b1" / "d1" / METADATA)
 
 
 def test_a_cut_at_any_batch_leaves_the_state_before_it(log: MetadataLog) -> None:
-    sizes = [end + step for end, _ in log.ends[::3] for step in (-1, 0, 1)]
-    tally = cut(log, [0, *(size for size in sizes if size <= len(log.data))])
+    sizes = [end + step for end, _ in log.ends[::17] for step in (-1, 0)]
+    tally = cut(log, [0, *sizes])
     assert tally.wrong == []
-    assert tally.outcomes["state"] > 200
+    assert tally.outcomes["state"] > 20
 
 
-def test_a_flipped_bit_leaves_the_state_before_it_or_a_clear_error(log: MetadataLog) -> None:
-    tally = flip(log, range(0, len(log.data), 397), range(0, 8, 5))
-    assert tally.wrong == []
-    assert tally.outcomes["state before the damage"] > 180
+@pytest.mark.parametrize("row", [0, 70, 150, 202])
+def test_a_cut_or_a_flipped_bit_leaves_the_state_before_it_and_a_word_about_it(row: int, log: MetadataLog) -> None:
+    window = log.window(row)
+    at = min(row, NEIGHBOURS)
+    positions = chosen(window.start_of(at), window.ends[at][0], 29)
+    cuts, flips = cut(window, positions), flip(window, positions, range(0, 8, 3))
+    assert cuts.wrong == flips.wrong == []
+    assert sum(cuts.outcomes.values()) > 20
+    assert flips.outcomes["state before the damage"] + flips.outcomes["NoLogs"] + flips.outcomes["CorruptBatch"] > 50
 
 
 def test_every_bit_of_the_header_of_a_batch_is_noticed(log: MetadataLog) -> None:
-    start = log.ends[100][0]
-    tally = flip(log, range(start, start + 61), range(0, 8, 3))
+    window = log.window(100)
+    start = window.ends[2][0]
+    tally = flip(window, range(start, start + 61), range(0, 8, 3))
     assert tally.wrong == []
     assert set(tally.outcomes) == {"state before the damage"}
 
 
 def test_changed_content_under_a_right_checksum_raises_nothing_but_our_errors(log: MetadataLog) -> None:
-    tally = flip_content(log, range(100, len(log.data), 3999), range(0, 8, 5))
-    assert sum(tally.outcomes.values()) > 10
+    tally = flip_content(log, range(100, len(log.data), 997))
+    assert tally.wrong == []
+    assert tally.outcomes["read"] > 15
+
+
+def test_a_damaged_snapshot_is_an_error_or_the_whole_state(golden_folder: Path) -> None:
+    tally = damage_snapshot(next(golden_snapshots(golden_folder)), 499, 499)
+    assert tally.wrong == []
+    assert tally.outcomes["CorruptBatch"] > 50
+
+
+def test_damaged_offsets_are_reported_and_what_is_left_is_right(unpacked: Path) -> None:
+    (file,) = (unpacked / "three").glob("b1/d*/__consumer_offsets-2/*.log")
+    for title, tally in damage_offsets(OffsetsLog(file.read_bytes()), 61, 211, 97):
+        assert tally.wrong == [], title
+        assert sum(tally.outcomes.values()) > 5
+
+
+@pytest.mark.parametrize("case", metadata_cases(), ids=lambda case: case.name)
+def test_hostile_metadata_are_an_error_or_the_state_that_kafka_has(case: Case) -> None:
+    _, wrong = read_metadata_case(case)
+    assert wrong == ""
+
+
+@pytest.mark.parametrize("case", group_cases(), ids=lambda case: case.name)
+def test_hostile_records_of_groups_change_nothing_else(case: Case) -> None:
+    _, wrong = read_group_case(case)
+    assert wrong == ""
 
 
 def copies(three: Path, folder: Path) -> list[Path]:
@@ -293,3 +343,16 @@ def test_a_log_directory_without_partitions_is_one_of_the_cluster(three: Path, t
     (tmp_path / "nothing").mkdir()
     with pytest.raises(kafkalog.NoLogs, match="no Kafka log here"):
         kafkalog.cluster([tmp_path / "b1" / "d1", tmp_path / "nothing"])
+
+
+def test_old_copies_in_a_hidden_folder_are_not_of_the_cluster(three: Path, tmp_path: Path) -> None:
+    shutil.copytree(three / "b1" / "d1", tmp_path / "disks" / "d1")
+    shutil.copytree(three / "b2" / "d1", tmp_path / "disks" / ".snapshot" / "hourly" / "d1")
+    assert [each.path for each in find_disks(tmp_path / "disks").directories] == [str(tmp_path / "disks" / "d1")]
+
+
+def test_a_log_directory_with_an_unreadable_meta_properties_is_one(tmp_path: Path) -> None:
+    (tmp_path / "b1" / "d1").mkdir(parents=True)
+    (tmp_path / "b1" / "d1" / "meta.properties").write_bytes(b"\xff")
+    (found,) = find_disks(tmp_path).directories
+    assert (found.path, found.properties, found.partitions) == (str(tmp_path / "b1" / "d1"), None, ())

@@ -61,6 +61,16 @@ def test_a_later_commit_outside_of_the_transaction_stays() -> None:
     assert committed(image) == {0: 8}
 
 
+def test_a_commit_that_a_later_one_of_its_transaction_replaced_ends_with_the_transaction() -> None:
+    image = GroupsImage(history=True)
+    image.apply(commit(5), 0, 0, 900)
+    image.apply(commit(6), 0, 1, 900)
+    assert [each.offset for each in image.pending] == [6]
+    image.end_transaction(0, 900, commit=True)
+    assert committed(image) == {0: 6}
+    assert [each.state for each in image.history or ()] == ["committed", "committed"]
+
+
 def test_a_marker_ends_the_transaction_in_its_own_partition_only() -> None:
     image = GroupsImage()
     image.apply(commit(5, "a"), 0, 0, 900)

@@ -50,6 +50,26 @@ def test_records_of_a_metadata_transaction_count_once_it_has_ended() -> None:
     assert image.features == {"metadata.version": 7}
 
 
+def test_a_begin_in_a_metadata_transaction_drops_nothing_of_it() -> None:
+    """Kafka refuses it, as it does an end without a begin, and goes on."""
+    image = ClusterImage()
+    image.apply(record("END_TRANSACTION_RECORD"))
+    image.apply(record("BEGIN_TRANSACTION_RECORD"))
+    image.apply(record("FEATURE_LEVEL_RECORD", name="metadata.version", featureLevel=7))
+    image.apply(record("BEGIN_TRANSACTION_RECORD"))
+    image.apply(record("END_TRANSACTION_RECORD"))
+    assert (image.in_transaction, image.features) == (False, {"metadata.version": 7})
+    assert image.dangling == {"END_TRANSACTION_RECORD": 1, "BEGIN_TRANSACTION_RECORD": 1}
+
+
+def test_two_topics_of_one_name_are_both_shown() -> None:
+    image = ClusterImage()
+    image.apply(record("TOPIC_RECORD", name="orders", topicId="old"))
+    image.apply(record("TOPIC_RECORD", name="orders", topicId="new"))
+    assert [topic.topic_id for topic in image.sorted_topics] == ["old", "new"]
+    assert image.topics_by_name["orders"].topic_id == "new"
+
+
 def test_a_deleted_topic_takes_its_settings_along() -> None:
     image = ClusterImage()
     image.apply(record("TOPIC_RECORD", name="orders", topicId="id"))

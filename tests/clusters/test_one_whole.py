@@ -138,6 +138,24 @@ def test_a_diverged_copy_with_more_offsets_but_an_older_epoch_is_not_read(tmp_pa
     assert logs.read("records", ["offset"]).read_all()["offset"].to_pylist() == list(range(20))
 
 
+def test_a_copy_with_a_hole_and_without_an_index_is_not_older_than_a_short_one(tmp_path: Path) -> None:
+    """Its entries cannot be followed from the first to the last; with an index the same copy was read."""
+    batches = [made_batch(base, leader_epoch=1) for base in range(0, 80, 10)]
+    write_segment(tmp_path / "short" / "t-0", 0, *batches[:6])
+    batches[4] = bytes(len(batches[4]))
+    holed = write_segment(tmp_path / "holed" / "t-0", 0, *batches)
+    for places in (["holed", "short"], ["short", "holed"]):
+        logs = kafkalog.open([tmp_path / place for place in places])
+        assert [partition.folder for partition in logs.live] == [str(tmp_path / "holed" / "t-0")]
+        found = logs.read("records", ["offset"], on_damage="salvage").read_all()["offset"].to_pylist()
+        assert found == [*range(40), *range(50, 80)]
+    shutil.rmtree(tmp_path / "short")
+    holed.write_bytes(b"".join(batches[:2]) + bytes(1 << 12))
+    write_segment(tmp_path / "whole" / "t-0", 0, *batches[:2], made_batch(20, leader_epoch=1))
+    logs = kafkalog.open([tmp_path / "holed", tmp_path / "whole"])
+    assert [partition.folder for partition in logs.live] == [str(tmp_path / "whole" / "t-0")]
+
+
 def test_folders_that_a_broker_has_put_aside_are_not_replicas(tmp_path: Path) -> None:
     write_segment(tmp_path / "d1" / "t-0", 0, made_batch(0))
     write_segment(tmp_path / "d2" / "t-0.5f3c9a7be1d24c0f8a6b7d9e0c1f2a3b-future", 0, made_batch(0), made_batch(10))

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.campaigns.crashes import full_disk, power_cuts, write_jobs
+from tests.campaigns.crashes import cluster_jobs, full_disk, power_cuts, write_jobs
 from tests.campaigns.crashes.interruptions import Disturbed
 from tests.cli.forks import Forks
 from tests.conftest import require, unavailable
@@ -43,6 +43,12 @@ def test_a_failing_step_is_reported_and_a_second_run_completes(job: power_cuts.J
 def test_a_new_topic_that_fails_between_two_partitions_is_completed_by_a_second_run() -> None:
     steps, wrong = power_cuts.failing_steps(write_jobs.TOPIC, errno.ENOSPC)
     assert steps > 30
+    assert wrong == []
+
+
+def test_a_rebuild_that_fails_between_two_partitions_is_completed_by_a_second_run() -> None:
+    steps, wrong = power_cuts.failing_steps(cluster_jobs.TWO_PARTITIONS, errno.ENOSPC)
+    assert steps > 80
     assert wrong == []
 
 

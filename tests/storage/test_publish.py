@@ -176,6 +176,22 @@ def test_leftovers_of_a_killed_run_are_cleared_by_the_next(tmp_path: Path) -> No
     assert [path.name for path in (tmp_path / "orders-0").iterdir()] == ["a.log"]
 
 
+def test_an_interrupt_right_after_a_folder_got_its_name_leaves_it_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rename = LocalFs.rename
+
+    def interrupted(fs: LocalFs, old: str, new: str) -> None:
+        rename(fs, old, new)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LocalFs, "rename", interrupted)
+    folder = tmp_path / "out" / "orders-0"
+    with pytest.raises(KeyboardInterrupt), StagedFolder(LocalFs(), str(folder)) as staged:
+        staged.write("a.log", [NEW])
+        staged.publish()
+    assert (folder / "a.log").read_bytes() == NEW
+    assert [each.name for each in folder.parent.iterdir()] == ["orders-0"]
+
+
 def test_two_writers_of_one_folder_exclude_each_other(tmp_path: Path) -> None:
     with StagedFolder(LocalFs(), str(tmp_path / "orders-0")) as first:
         first.write("a.log", [b"first"])

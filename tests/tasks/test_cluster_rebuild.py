@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -311,6 +312,26 @@ def test_committed_offsets_show_that_the_last_partitions_of_a_topic_are_missing(
     assert any("orders: no copy of partition 1, 2, 3, of 4" in obstacle for obstacle in result.obstacles)
 
 
+def test_a_committed_offset_of_a_partition_that_no_topic_has_does_not_size_the_plan() -> None:
+    offsets = {"__consumer_offsets-0": CopyFiles(_commit("group", "orders", (1 << 31) - 1), OTHER_ID)}
+    disk("b1/d1", 1, {"orders-0": CopyFiles(LONGER), **offsets})
+    result = rebuild("b1", dry_run=True)
+    assert result.obstacles == []
+    assert "1 committed offset of orders: for partitions that no topic has" in notes(result, "lost")
+
+
+def test_a_folder_of_a_partition_that_no_topic_has_is_to_be_moved_away() -> None:
+    disk("b1/d1", 1, {"orders-0": CopyFiles(LONGER), "orders-2147483647": CopyFiles(LONGER)})
+    with pytest.raises(UsageError, match=r"orders-2147483647: a topic has at most 100000 partitions here; move it out"):
+        rebuild("b1")
+
+
+def test_of_many_missing_partitions_some_are_named() -> None:
+    disk("b1/d1", 1, {"orders-99": CopyFiles(LONGER)})
+    with pytest.raises(UsageError, match=r"partition 0, 1, 2, 3, 4, 5, 6, 7 and 91 more, of 100;"):
+        rebuild("b1")
+
+
 def test_a_topic_that_is_gone_altogether_is_named() -> None:
     offsets = {"__consumer_offsets-0": CopyFiles(_commit("group", "lost-topic", 0), OTHER_ID)}
     disk("b1/d1", 1, {"orders-0": CopyFiles(LONGER), **offsets})
@@ -412,13 +433,13 @@ def test_an_older_copy_of_the_metadata_says_how_old_it_is(unpacked_three: Path) 
     assert "no disk has a folder: gone" in notes(result, "lost")
 
 
-def old_metadata(path: str, topic_id: str, *, offset: int = 10, epoch: int = 3) -> None:
+def old_metadata(path: str, topic_id: str, *, offset: int = 10, epoch: int = 3, partitions: Sequence[int] = (0,)) -> None:
     """A metadata log's folder with one snapshot, which knows the topic `orders`."""
-    known = {"topicId": topic_id, "partitionId": 0, "replicas": [1], "isr": [1], "leader": 1, "leaderEpoch": 9}
+    known = {"topicId": topic_id, "replicas": [1], "isr": [1], "leader": 1, "leaderEpoch": 9}
     records = [
         NewMetadataRecord("FeatureLevelRecord", 0, {"name": "metadata.version", "featureLevel": 30}),
         NewMetadataRecord("TopicRecord", 0, {"name": "orders", "topicId": topic_id}),
-        NewMetadataRecord("PartitionRecord", 1, known),
+        *(NewMetadataRecord("PartitionRecord", 1, {**known, "partitionId": number}) for number in partitions),
     ]
     folder = Path(path) / "__cluster_metadata-0"
     folder.mkdir(parents=True)
@@ -436,6 +457,20 @@ def test_metadata_of_controllers_that_were_formatted_again_does_not_hide_the_old
     result = rebuild("b1", prefer="stray", metadata=["old"], dry_run=True)
     assert result.configs == {}  # known: it had no settings of its own
     assert result.partitions[0].leader_epoch == 9
+
+
+def test_a_topic_of_which_the_metadata_has_no_partition_any_more_is_planned_by_its_folders() -> None:
+    disk("b1/d1", 1, {"orders-0": CopyFiles(LONGER)})
+    old_metadata("b1/d1", TOPIC_ID, partitions=())
+    assert [each.partition for each in rebuild("b1").partitions] == [0]
+
+
+def test_a_partition_of_the_metadata_that_no_topic_has_is_not_believed() -> None:
+    disk("b1/d1", 1, {"orders-0": CopyFiles(LONGER)})
+    old_metadata("b1/d1", TOPIC_ID, partitions=(0, (1 << 31) - 1))
+    result = rebuild("b1")
+    assert [each.partition for each in result.partitions] == [0]
+    assert "has partition 2147483647, which is not believed" in notes(result, "lost")
 
 
 def test_a_topic_that_the_metadata_does_not_know_is_kept_and_named() -> None:

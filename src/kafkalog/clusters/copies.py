@@ -1,6 +1,6 @@
-"""The copies of a partition on several disks, ranked: the newest by the epoch of the last batch, then by the end offset.
+"""The copies of a partition on several disks, the newest first (`log/newest.py`), and what each says its end is.
 
-The last line of a leader-epoch-checkpoint does not count: a controlled stop can add an epoch without a record.
+The end by the headers is a promise: where the last entries are damaged, the log says that there was more than can be read.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from kafkalog.errors import Limits, StorageError
 from kafkalog.format.names import MAX_OFFSET
+from kafkalog.log.newest import Rank, rank
 from kafkalog.log.partition import Partition
 from kafkalog.log.reading import ReadOptions, read_records
 from kafkalog.log.report import ReadReport
@@ -35,14 +36,18 @@ class LogEnd:
 
 @dataclass(frozen=True)
 class Copy:
-    """A copy of a partition, with its end by the headers of its newest segments."""
+    """A copy of a partition, with its end by the headers of its newest segments, and its rank among copies."""
 
     partition: Partition
     end: LogEnd
+    newest: Rank
 
     @property
-    def rank(self) -> tuple[int, int]:
+    def promised(self) -> tuple[int, int]:
         return self.end.epoch, self.end.offset
+
+    def goes_as_far_as(self, other: Copy) -> bool:
+        return self.newest[:2] == other.newest[:2]
 
 
 def log_end(partition: Partition, limits: Limits) -> LogEnd:
@@ -54,6 +59,7 @@ def log_end(partition: Partition, limits: Limits) -> LogEnd:
             for entries in deque(SegmentWalk(source, start, source.size, limits).headers(), maxlen=1):
                 if len(entries):
                     end = max(int(entries.last_offset[-1]) + 1, partition.start_offset)
+                    # Epochs do not fall: one that does is damage, and promises no less.
                     return LogEnd(int(entries.leader_epoch.max()), end)
     return LogEnd(-1, partition.start_offset)
 
@@ -69,14 +75,14 @@ def rank_copies(partitions: Iterable[Partition], limits: Limits, report: ReadRep
         try:
             for problem in partition.problems:
                 raise StorageError(problem, file=partition.folder)
-            copies.append(Copy(partition, log_end(partition, limits)))
+            copies.append(Copy(partition, log_end(partition, limits), rank(partition, limits)))
         except StorageError as error:
             failed.append(error)
     if failed and not copies:
         raise failed[0]
     for unreadable in failed:
         report.leave_unread(unreadable)
-    return sorted(copies, key=lambda copy: copy.rank, reverse=True)
+    return sorted(copies, key=lambda copy: copy.newest, reverse=True)
 
 
 def by_partition(partitions: Iterable[Partition]) -> dict[TopicPartition, list[Partition]]:

@@ -11,6 +11,7 @@ import numpy as np
 from kafkalog.errors import CorruptBatch, KafkaLogError, Limits, StorageError
 from kafkalog.format import batch, control
 from kafkalog.format.entry_table import Ints
+from kafkalog.log.newest import UNREADABLE, rank
 from kafkalog.log.partition import Partition, Segment
 from kafkalog.log.reading import NARROW_WINDOW_BYTES, ReadOptions, read_records
 from kafkalog.log.report import ReadReport
@@ -58,7 +59,7 @@ def read_groups(
 
 def _intact_records(ranked: list[Copy], limits: Limits, report: ReadReport, *, strict: bool) -> Iterator[StoredRecord]:
     """The records of the newest copy; of several that go as far, of the first without damage."""
-    newest = [copy.partition for copy in ranked if copy.rank == ranked[0].rank]
+    newest = [copy.partition for copy in ranked if copy.goes_as_far_as(ranked[0])]
     chosen = next((copy for copy in newest if _is_intact(copy, limits)), newest[0]) if len(newest) > 1 else newest[0]
     return iter_stored_records(chosen, _options("strict" if strict else "skip", limits), report)
 
@@ -145,8 +146,8 @@ class Positions:
                 end = log_end(copy, self._limits) if copy.segments else LogEnd(-1, copy.start_offset)
             except KafkaLogError:
                 continue
-            found.append(Copy(copy, end))
-        return max(found, key=lambda copy: copy.rank, default=None)
+            found.append(Copy(copy, end, rank(copy, self._limits) if len(copies) > 1 else UNREADABLE))
+        return max(found, key=lambda copy: copy.newest, default=None)
 
     def of(self, commit: Commit) -> Position:
         """The position of a commit; a topic that was created again since is another one."""

@@ -175,7 +175,7 @@ class _Replay:
         """What the newest copy says it has: epoch and end offset."""
         if self.at is not None:
             return -1, 0  # an attempt that does not reach it is not complete
-        return max([*(log.rank for log in self.logs), *(each.rank for each in self.snapshots)])
+        return max([*(log.promised for log in self.logs), *(each.rank for each in self.snapshots)])
 
     def _out_of_reach(self) -> KafkaLogError:
         where = self.logs[0].partition.folder if self.logs else ""
@@ -187,7 +187,7 @@ class _Replay:
 
     def _attempts(self) -> Iterator[ClusterRead]:
         newest = self.snapshots[:1]
-        ahead = [each for each in newest if not any(log.rank >= each.rank for log in self.logs)]
+        ahead = [each for each in newest if not any(log.promised >= each.rank for log in self.logs)]
         for snapshot in ahead:
             yield from self._attempt(snapshot, None)
         for log in self.logs:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import KafkaLogError, NoLogs, UsageError
 from kafkalog.format.checkpoint import MetaProperties, QuorumState, decode_meta_properties, decode_quorum_state
-from kafkalog.format.names import META_PROPERTIES, QUORUM_STATE
+from kafkalog.format.names import META_PROPERTIES, QUORUM_STATE, parse_folder_name
 from kafkalog.log.folders import find_partitions
 from kafkalog.log.partition import Partition
 from kafkalog.storage import open_store
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
 Path = str | os.PathLike[str]
-# A folder of clusters, of brokers, of their log directories.
+# A folder of clusters, of brokers, of their log directories; such as backup/node-1/data below backup.
 DEPTH = 3
 
 
@@ -76,27 +76,36 @@ def _below(store: Store, place: str) -> list[LogDirectory]:
     try:
         return [_directory(store, place, find_partitions(store, place))]
     except NoLogs:
-        found = _empty(store, place) or list(_search(store, place, DEPTH))
+        found = [_listed(store, path) for path in log_directories(store, place)]
         if not found:
             raise
         return found
 
 
-def _search(store: Store, folder: str, depth: int) -> Iterable[LogDirectory]:
-    for entry in store.list(folder) if depth else ():
-        if entry.kind != "folder":
-            continue
-        path = store.join(folder, entry.name)
-        try:
-            yield _directory(store, path, find_partitions(store, path))
-        except NoLogs:
-            yield from _empty(store, path) or _search(store, path, depth - 1)
+def log_directories(store: Store, folder: str, depth: int = DEPTH) -> Iterator[str]:
+    """The log directories at a folder or below it: with a meta.properties or a partition's folder. Hidden ones do not count.
+
+    A log directory is not searched any further.
+    """
+    entries = store.list(folder)
+    if any(_is_of_log_directory(entry.name, entry.kind) for entry in entries):
+        yield folder
+        return
+    for entry in entries if depth else ():
+        if entry.kind == "folder" and not entry.name.startswith("."):
+            yield from log_directories(store, store.join(folder, entry.name), depth - 1)
 
 
-def _empty(store: Store, folder: str) -> list[LogDirectory]:
-    """A log directory without any partition yet, which its meta.properties show."""
-    properties = read_properties(store, folder)
-    return [] if properties is None else [LogDirectory(folder, properties, ())]
+def _is_of_log_directory(name: str, kind: str) -> bool:
+    return name == META_PROPERTIES if kind == "file" else kind == "folder" and parse_folder_name(name) is not None
+
+
+def _listed(store: Store, path: str) -> LogDirectory:
+    """A log directory; it may have no partition yet."""
+    try:
+        return _directory(store, path, find_partitions(store, path))
+    except NoLogs:
+        return LogDirectory(path, read_properties(store, path), ())
 
 
 def _directory(store: Store, place: str, partitions: list[Partition]) -> LogDirectory:

@@ -164,22 +164,26 @@ def last_entry_before(partition: Partition, offset: int, limits: Limits) -> Entr
     Bytes beyond the listed sizes are not read.
     """
     for segment in reversed(partition.segments):
-        if segment.base_offset >= offset:
-            continue
-        with partition.open_log(segment) as source:
-            stop = min(segment.log.size, source.size)
-            index = segment.siblings.get("index")
-            path = index.path if index else None
-            start = seek_position(source, partition.store, path, segment.base_offset, offset - 1, limits, stop)
-            found = None
-            for entries in SegmentWalk(source, start, stop, limits).headers():
-                before = entries[entries.base_offset < offset]
-                found = last_proven(segment, source, before) or found
-                if len(before) < len(entries):
-                    break
-        if found is not None:
+        if segment.base_offset < offset and (found := last_entry_in(partition, segment, offset, limits)[0]) is not None:
             return found
     return None
+
+
+def last_entry_in(partition: Partition, segment: Segment, offset: int, limits: Limits) -> tuple[EntryMark | None, bool]:
+    """The same in one segment, and whether its entries can be followed from there on to its end."""
+    with partition.open_log(segment) as source:
+        stop = min(segment.log.size, source.size)
+        index = segment.siblings.get("index")
+        path = index.path if index else None
+        start = seek_position(source, partition.store, path, segment.base_offset, offset - 1, limits, stop)
+        found, followed = None, start
+        for entries in SegmentWalk(source, start, stop, limits).headers():
+            before = entries[entries.base_offset < offset]
+            found = last_proven(segment, source, before) or found
+            followed = entries.header(-1).stop if len(entries) else followed
+            if len(before) < len(entries):
+                break
+    return found, followed == stop
 
 
 def last_proven(segment: Segment, source: ByteSource, entries: EntryTable) -> EntryMark | None:

@@ -1,8 +1,7 @@
 """Several places read as one log directory: those of one broker, or of several, whose copies of a partition are replicas.
 
-Each partition is read from one copy, so that each offset comes once: the copy whose last batch has the highest leader epoch, then
-the one that ends at the highest offset. That is the copy that a broker of the cluster would follow. The leader-epoch-checkpoint
-does not count: a leader that wrote nothing leaves an epoch there. Holes are not filled from other copies; `salvage` does that.
+Each partition is read from one copy, the newest (`newest`), so that each offset comes once. That is the copy that a broker of the
+cluster would follow. Holes are not filled from other copies; `salvage` does that.
 
 Copies belong together by topic id, or by name where no id is known. Where a topic was deleted and created again, two topics
 have one name; which of them is meant cannot be known.
@@ -14,15 +13,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from kafkalog.errors import KafkaLogError, Limits, UsageError
-from kafkalog.format.batch import NO_LEADER_EPOCH
-from kafkalog.format.names import MAX_OFFSET
+from kafkalog.errors import Limits, UsageError
 
+from .newest import rank
 from .partition import Partition
-from .swap_segments import with_finished_segments
 
 PLACES_NAMED = 3
-UNREADABLE = (NO_LEADER_EPOCH - 1, -1, 0)
 
 
 @dataclass(frozen=True)
@@ -110,17 +106,3 @@ def _once(parts: list[Partition]) -> tuple[Partition, ...]:
         return (whole[0],)
     files = {part.file: part for part in parts}
     return tuple(sorted(files.values(), key=attrgetter("start_offset")))
-
-
-def rank(partition: Partition, limits: Limits) -> tuple[int, int, int]:
-    """By which copies are compared: the leader epoch of the last intact batch, its last offset, and how early the copy begins."""
-    from .lineage import last_entry_before  # loads Numba
-
-    try:
-        whole = with_finished_segments(partition, limits)
-        last = last_entry_before(whole, MAX_OFFSET, limits)
-    except KafkaLogError:
-        return UNREADABLE
-    if last is None:
-        return UNREADABLE if partition.problems else (NO_LEADER_EPOCH, partition.start_offset - 1, -partition.start_offset)
-    return last.leader_epoch, last.last_offset, -partition.start_offset

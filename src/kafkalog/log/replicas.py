@@ -18,6 +18,7 @@ from kafkalog.format.entry_table import EntryHeader
 from kafkalog.format.java import MAX_INT32
 
 from .entry_order import OutOfPlace, order_error
+from .newest import rank
 from .partition import Partition, Segment
 from .report import ReadReport
 from .verified_runs import Run, VerifiedSegment
@@ -66,18 +67,7 @@ def newest_first(replicas: Sequence[Partition], limits: Limits) -> list[Partitio
     """The replicas in order of trust, equal ones in the given order."""
     if len(replicas) == 1:
         return list(replicas)
-    return sorted(replicas, key=lambda replica: _end(replica, limits), reverse=True)
-
-
-def _end(replica: Partition, limits: Limits) -> tuple[int, int]:
-    """Leader epoch and offset of the last intact entry."""
-    for segment in reversed(replica.segments):
-        last = (-1, -1)
-        for run in VerifiedSegment(replica, segment, limits, ReadReport(), unverified=False).runs():
-            last = int(run.entries.leader_epoch[-1]), int(run.entries.last_offset[-1])
-        if last[1] >= 0:
-            return last
-    return -1, -1
+    return sorted(replicas, key=lambda replica: rank(replica, limits), reverse=True)
 
 
 class SalvagedLog:

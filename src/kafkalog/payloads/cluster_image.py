@@ -21,6 +21,8 @@ from .internal_topics import MetadataRecord
 NO_LEADER: Final = -1
 NO_LEADER_CHANGE: Final = -2
 METADATA_VERSION: Final = "metadata.version"
+BEGIN_TRANSACTION, END_TRANSACTION, ABORT_TRANSACTION = (f"{what}_TRANSACTION_RECORD" for what in ("BEGIN", "END", "ABORT"))
+TRANSACTION_MARKERS: Final = frozenset((BEGIN_TRANSACTION, END_TRANSACTION, ABORT_TRANSACTION))
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 CONFIG_RESOURCES: Final = {
@@ -290,7 +292,7 @@ class ClusterImage:
     """The cluster at one offset of its metadata log: `offset` and `epoch` are those of the last record that was read.
 
     `unknown` counts records of types and versions that a later release writes, `dangling` those that name a topic, broker or
-    entry that is not there: neither changes anything.
+    entry that is not there, or begin or end a transaction out of turn: neither changes anything.
     """
 
     def __init__(self) -> None:
@@ -322,9 +324,13 @@ class ClusterImage:
         return f"ClusterImage(offset {self.offset}, epoch {self.epoch}, {', '.join(counts)})"
 
     @property
+    def sorted_topics(self) -> list[TopicState]:
+        """The topics in order of their names; of two with one name, which no controller makes, the newer one is the last."""
+        return sorted(self.topics.values(), key=lambda topic: topic.name)
+
+    @property
     def topics_by_name(self) -> dict[str, TopicState]:
-        """The topics in order of their names."""
-        return {topic.name: topic for topic in sorted(self.topics.values(), key=lambda topic: topic.name)}
+        return {topic.name: topic for topic in self.sorted_topics}
 
     @property
     def in_transaction(self) -> bool:
@@ -333,18 +339,21 @@ class ClusterImage:
 
     def apply(self, record: MetadataRecord) -> None:
         """Take the next record into account."""
-        if record.name == "BEGIN_TRANSACTION_RECORD":
-            self._transaction = []
-        elif record.name == "END_TRANSACTION_RECORD":
-            waiting, self._transaction = self._transaction or [], None
-            for each in waiting:
-                self._apply(each)
-        elif record.name == "ABORT_TRANSACTION_RECORD":
-            self._transaction = None
+        if record.name in TRANSACTION_MARKERS:
+            self._apply_marker(record.name)
         elif self._transaction is not None:
             self._transaction.append(record)
         else:
             self._apply(record)
+
+    def _apply_marker(self, name: str) -> None:
+        """Kafka refuses a begin in a transaction, and an end without one: everything stays as it was."""
+        if (self._transaction is None) != (name == BEGIN_TRANSACTION):
+            self.dangling[name] += 1
+            return
+        waiting, self._transaction = self._transaction or [], [] if name == BEGIN_TRANSACTION else None
+        for each in waiting if name == END_TRANSACTION else ():
+            self._apply(each)
 
     def apply_control(self, name: str, data: dict[str, Any]) -> None:
         """Take a control record of the raft layer into account: leader, voters, version of KRaft."""

@@ -24,6 +24,7 @@ COMMITTED, PENDING, ABORTED, DELETED = "committed", "pending", "aborted", "delet
 STABLE_MEMBER = 0
 
 TopicPartition = tuple[str, int]
+Subject = tuple[str, str, int]  # group, topic, partition
 
 
 @dataclass(frozen=True)
@@ -115,8 +116,9 @@ class GroupsImage:
         self.history: list[Commit] | None = [] if history else None
         self.unknown: Counter[str] = Counter()
         self._groups: dict[str, GroupState] = {}
-        # Commits in open transactions by partition of the log and producer, each with its place in the history.
-        self._pending: dict[tuple[int, int], list[tuple[Commit, int]]] = {}
+        # Commits in open transactions by partition of the log and producer, and by what they commit: the last one, and the
+        # places of all of them in the history.
+        self._pending: dict[tuple[int, int], dict[Subject, tuple[Commit, list[int]]]] = {}
 
     def __repr__(self) -> str:
         commits = sum(map(len, self.offsets.values()))
@@ -131,7 +133,7 @@ class GroupsImage:
     @property
     def pending(self) -> list[Commit]:
         """The commits in transactions that are still open."""
-        return [commit for waiting in self._pending.values() for commit, _ in waiting]
+        return [commit for waiting in self._pending.values() for commit, _ in waiting.values()]
 
     def apply(self, record: CoordinatorRecord, partition: int, record_offset: int, producer_id: int | None = None) -> None:
         """Take a record of a partition of `__consumer_offsets` into account; `producer_id` only of a transaction."""
@@ -143,10 +145,9 @@ class GroupsImage:
 
     def end_transaction(self, partition: int, producer_id: int, *, commit: bool) -> None:
         """Take a marker into account."""
-        for pending, place in self._pending.pop((partition, producer_id), []):
+        for pending, places in self._pending.pop((partition, producer_id), {}).values():
             done = replace(pending, state=COMMITTED if commit else ABORTED)
-            if self.history is not None:
-                self.history[place] = done
+            self._settle(places, done.state)
             before = self.offsets.get(done.group_id, {}).get(done.key)
             if commit and (before is None or before.record_offset < done.record_offset):
                 self.offsets.setdefault(done.group_id, {})[done.key] = done
@@ -162,9 +163,10 @@ class GroupsImage:
             self.history.append(commit)
         if commit.state == PENDING:
             assert producer_id is not None
-            waiting = self._pending.setdefault((partition, producer_id), [])
-            waiting[:] = [each for each in waiting if _subject(each[0]) != _subject(commit)]
-            waiting.append((commit, place))
+            waiting = self._pending.setdefault((partition, producer_id), {})
+            _, places = waiting.pop(_subject(commit), (commit, []))
+            places.append(place)
+            waiting[_subject(commit)] = commit, places
         elif commit.state == DELETED:
             self._delete(commit)
         else:
@@ -177,10 +179,14 @@ class GroupsImage:
         if not found:
             self.offsets.pop(commit.group_id, None)
         for waiting in self._pending.values():
-            for pending, place in waiting:
-                if self.history is not None and _subject(pending) == _subject(commit):
-                    self.history[place] = replace(pending, state=ABORTED)
-            waiting[:] = [each for each in waiting if _subject(each[0]) != _subject(commit)]
+            _, places = waiting.pop(_subject(commit), (commit, []))
+            self._settle(places, ABORTED)
+
+    def _settle(self, places: list[int], state: str) -> None:
+        """Commits of the history that were pending are so no longer."""
+        if self.history is not None:
+            for place in places:
+                self.history[place] = replace(self.history[place], state=state)
 
     def group(self, group_id: str, type: str) -> GroupState:
         """The group of that name, made if there is none of that type."""
@@ -200,7 +206,7 @@ class GroupsImage:
         return found if found is not None and found.type == type else None
 
 
-def _subject(commit: Commit) -> tuple[str, str, int]:
+def _subject(commit: Commit) -> Subject:
     return commit.group_id, commit.topic, commit.partition
 
 

@@ -100,7 +100,7 @@ def _chosen(rows: list[Row], topics: Sequence[str] | None, numbers: Sequence[int
 
 
 def _topic_rows(source: ClusterSource) -> Iterator[Row]:
-    for topic in source.image.topics_by_name.values():
+    for topic in source.image.sorted_topics:
         for number, found in sorted(topic.partitions.items()):
             yield {
                 "topic": topic.name,

@@ -203,7 +203,7 @@ def topic_summaries(image: ClusterImage) -> tuple[TopicSummary, ...]:
             sum(map(_is_moving, topic.partitions.values())),
             len(image.configs.get((TOPIC, topic.name), ())),
         )
-        for topic in image.topics_by_name.values()
+        for topic in image.sorted_topics
     )
 
 

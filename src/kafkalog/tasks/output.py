@@ -15,7 +15,7 @@ from kafkalog.storage.failures import writing
 from kafkalog.storage.fs import Buffer, Fs, LocalFs
 from kafkalog.storage.local import LocalStore
 from kafkalog.storage.ownership import Pattern
-from kafkalog.storage.publish import StagedFolder, holds, replaced_ownership
+from kafkalog.storage.publish import StagedFolder, holds, replaced_ownership, write_file
 
 from .partitions import PathLike
 
@@ -35,6 +35,17 @@ class Nowhere:
 
     def write(self, name: str, parts: Iterable[Buffer]) -> None:
         """Nothing: only the count is wanted."""
+
+
+class Unsynced:
+    """Into a new folder whose files are made durable later, with others."""
+
+    def __init__(self, staged: StagedFolder) -> None:
+        self.staged = staged
+
+    def write(self, name: str, parts: Iterable[Buffer]) -> None:
+        with writing(os.path.join(self.staged.target, name)):
+            write_file(self.staged.unsynced, os.path.join(self.staged.staging, name), parts)
 
 
 class Comparison:

@@ -59,7 +59,7 @@ class Choices:
     def __init__(self, copies: Sequence[Copy], options: RebuildOptions, cluster_id: str, image: ClusterImage | None) -> None:
         self.options = options
         self.cluster_id = cluster_id
-        self.image = image
+        self._known = {} if image is None else image.topics_by_name
         self.notes: list[Note] = []
         self.obstacles: list[str] = []
         self.partitions: list[ChosenPartition] = []
@@ -113,7 +113,7 @@ class Choices:
         return known
 
     def _known_id(self, topic: str) -> str | None:
-        found = self.image.topics_by_name.get(topic) if self.image is not None else None
+        found = self._known.get(topic)
         return None if found is None else found.topic_id
 
     def _preferred_id(self, topic: str, copies: Sequence[Copy], ids: set[str]) -> str | None:

@@ -6,11 +6,14 @@ transactional id likewise in `__transaction_state`. So the names that are found 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from kafkalog.errors import CorruptBatch, KafkaLogError
 from kafkalog.format.java import MAX_INT32, hash_of_text
+from kafkalog.format.quantities import plural
 from kafkalog.log.partition import Partition
 from kafkalog.payloads.internal_topics import CoordinatorRecord, decode_consumer_offsets, decode_transaction_state
 from kafkalog.tables.logs import Logs
@@ -21,6 +24,7 @@ COORDINATOR_TOPICS = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
 OFFSET_COMMITS = (0, 1)
 GROUP_METADATA = 2
 MAX_PARTITIONS = 10_000  # of a coordinator's topic; the search for their number ends there
+MOST_PARTITIONS = 100_000  # of any topic, far above what a cluster runs: a number beyond it is not believed
 
 
 @dataclass
@@ -31,6 +35,7 @@ class CoordinatorFacts:
     transaction_version: int = -1
     has_new_groups: bool = False
     commits: set[tuple[str, str, int]] = field(default_factory=set)
+    beyond_belief: Counter[str] = field(default_factory=Counter)  # topic -> commits for partitions that no topic has
     names: dict[str, set[tuple[str, int]]] = field(default_factory=dict)  # topic -> (group or transactional id, partition)
     unread: list[str] = field(default_factory=list)
 
@@ -45,7 +50,14 @@ class CoordinatorFacts:
 
     def committed_partitions(self, topic: str) -> int:
         """How many partitions of a topic groups have committed offsets for: the highest number, plus one."""
-        return max((number + 1 for _, committed, number in self.commits if committed == topic), default=0)
+        return self._committed.get(topic, 0)
+
+    @cached_property
+    def _committed(self) -> dict[str, int]:
+        counts: dict[str, int] = {}
+        for _, topic, number in self.commits:
+            counts[topic] = max(counts.get(topic, 0), number + 1)
+        return counts
 
 
 def _java_abs(code: int) -> int:
@@ -65,6 +77,8 @@ def read_coordinators(partitions: Iterable[Partition]) -> CoordinatorFacts:
                 _note(facts, partition, record)
         except KafkaLogError as error:
             facts.unread.append(f"{partition.folder}: {error}")
+    for topic, count in facts.beyond_belief.items():
+        facts.unread.append(f"{plural(count, 'committed offset')} of {topic}: for partitions that no topic has")
     return facts
 
 
@@ -93,7 +107,10 @@ def _note(facts: CoordinatorFacts, partition: Partition, record: CoordinatorReco
         name = record.key["group"] if "group" in record.key else record.key["groupId"]
         if record.type in OFFSET_COMMITS:
             commit = name, record.key["topic"], record.key["partition"]
-            (facts.commits.add if record.value is not None else facts.commits.discard)(commit)
+            if not 0 <= commit[2] < MOST_PARTITIONS:
+                facts.beyond_belief[commit[1]] += 1
+            else:
+                (facts.commits.add if record.value is not None else facts.commits.discard)(commit)
         elif record.type != GROUP_METADATA:
             facts.has_new_groups |= record.value is not None
     facts.names.setdefault(partition.topic, set()).add((name, partition.partition))

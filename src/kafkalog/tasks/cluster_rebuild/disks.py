@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from kafkalog.clusters.places import log_directories
 from kafkalog.errors import KafkaLogError, NoLogs, StorageError, UsageError
 from kafkalog.format import names
 from kafkalog.format.checkpoint import MetaProperties, PartitionOffset, decode_meta_properties, decode_offset_checkpoint
@@ -19,7 +20,6 @@ from kafkalog.storage.store import SMALL_FILE, Store
 from ..partitions import PathLike
 
 METADATA_TOPIC = "__cluster_metadata"
-MAX_DEPTH = 3  # of log directories below a path that is none itself, such as backup/node-1/data
 LIVE, STRAY = "", "stray"
 
 
@@ -91,25 +91,11 @@ def read_disks(paths: Sequence[PathLike]) -> list[Disk]:
 
 def _log_directories(path: PathLike) -> Iterator[tuple[Store, str]]:
     store, place = open_store(local_path(path))
-    found = list(_below(store, place, MAX_DEPTH))
+    found = list(log_directories(store, place))
     if not found:
         what = "no log directory here or up to three folders below: no meta.properties and no topic-partition folders"
         raise NoLogs(f"{place}: {what}", file=place)
     yield from ((store, each) for each in found)
-
-
-def _below(store: Store, folder: str, depth: int) -> Iterator[str]:
-    entries = store.list(folder)
-    if any(_is_of_log_directory(entry.name, entry.kind) for entry in entries):
-        yield folder
-    elif depth:
-        for entry in entries:
-            if entry.kind == "folder" and not entry.name.startswith("."):
-                yield from _below(store, store.join(folder, entry.name), depth - 1)
-
-
-def _is_of_log_directory(name: str, kind: str) -> bool:
-    return name == names.META_PROPERTIES if kind == "file" else kind == "folder" and names.parse_folder_name(name) is not None
 
 
 def read_disk(store: Store, path: str) -> Disk:

@@ -20,7 +20,7 @@ from kafkalog.storage.fs import Fs
 from ..output import Progress
 from .choices import Choices, ChosenPartition, by_name, derived_id, spread
 from .configs import choose_configs
-from .coordinators import COORDINATOR_TOPICS, CoordinatorFacts, read_coordinators
+from .coordinators import COORDINATOR_TOPICS, MOST_PARTITIONS, CoordinatorFacts, read_coordinators
 from .copies import Copy, examine
 from .disks import Disk, require_one_cluster
 from .features import Levels, levels_of_image, levels_of_release, levels_on_disks, settle
@@ -32,6 +32,7 @@ from .result import CHOSEN, KNOWN, LOST, Note, PlannedCopy, PlannedDirectory, Pl
 PRODUCER_ID_BLOCK = 1000  # a broker takes that many ids at a time
 SPARE_BLOCKS = 2  # for each broker: the block that it is in, and the one that it has already asked for
 NAMED = 8  # partitions in a note, of many
+TOO_MANY = f"a topic has at most {MOST_PARTITIONS} partitions here"
 NEW_DIRECTORY = "data"
 CONTROLLER_DIRECTORY = "metadata"
 
@@ -204,13 +205,22 @@ class _Planner:
         least = max(there) + 1
         topic_id = there[max(there)].topic_id
         if image is not None and topic_id in image.topics:
-            least = max(least, *(number + 1 for number in image.topics[topic_id].partitions))
+            known = image.topics[topic_id].partitions
+            least = max([least, *(number + 1 for number in known if number < MOST_PARTITIONS)])
+            if known and max(known) >= MOST_PARTITIONS:
+                what = f"{topic}: the metadata that was found has partition {max(known)}"
+                self.notes.append(Note(LOST, f"{what}, which is not believed: {TOO_MANY}"))
         count = max(least, facts.committed_partitions(topic))
+        if count > MOST_PARTITIONS:
+            folder = there[max(there)].copies[0].partition.folder
+            self.obstacles.append(f"{folder}: {TOO_MANY}; move it out of the log directory")
+            return 0
         if topic in COORDINATOR_TOPICS:
             count = facts.partition_count(topic, least) or least
         missing = [number for number in range(count) if number not in there]
         if missing:
-            listed = ", ".join(map(str, missing))
+            more = f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
+            listed = ", ".join(map(str, missing[:NAMED])) + more
             what = f"{topic}: no copy of partition {listed}, of {count}"
             if self.options.missing_empty:
                 self.notes.append(Note(LOST, f"{what}: they begin empty, at offset 0, as asked for"))

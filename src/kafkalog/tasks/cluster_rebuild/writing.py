@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 
 from kafkalog.errors import SegmentChanged, StorageError, UsageError
 from kafkalog.format import names
@@ -24,19 +25,30 @@ from kafkalog.format.checkpoint import (
 )
 from kafkalog.log.partition import StoredFile
 from kafkalog.storage.failures import writing
-from kafkalog.storage.fs import Buffer, Fs
+from kafkalog.storage.fs import Buffer, Fs, LocalFs
 from kafkalog.storage.lock import is_broker_running
 from kafkalog.storage.overlay import OwnedFs
 from kafkalog.storage.ownership import Pattern
-from kafkalog.storage.publish import holds, make_folders, publish_files, replaced_ownership
+from kafkalog.storage.publish import (
+    StagedFolder,
+    holds,
+    make_folders,
+    publish_files,
+    publish_together,
+    replaced_ownership,
+)
 from kafkalog.storage.store import Store
 
-from ..output import COPY_BYTES, Comparison, Output, Progress, staged_copy
+from ..output import COPY_BYTES, Comparison, Output, Progress, Unsynced, staged_copy
 from ..partitions import read_metadata
 from .plan import NewDirectory, Placement, Plan
 from .result import RebuildResult
 
 JOURNAL = "cluster.rebuild.jsonl"
+# So many partitions are copied before their files are synced, and so many syncs are waited for at once.
+TOGETHER = 64
+TOGETHER_BYTES = 256 << 20
+SYNCS_AT_ONCE = 8
 CLEAN_MARKER = b'{"version":0,"brokerEpoch":-1}'
 
 
@@ -49,8 +61,10 @@ def write_plan(plan: Plan, out: str, fs: Fs, progress: Progress) -> RebuildResul
     journal = journal_of(result)
     if all(fs.kind(os.path.join(each.path, names.META_PROPERTIES)) == "file" for each in plan.directories):
         return _already_there(result, out, journal, fs)
-    for placement in plan.placements:
-        _write_partition(placement, fs, progress)
+    for directory in plan.directories:
+        _make_directory(directory, fs)
+    for group in _together(plan.placements):
+        _write_partitions(group, fs, progress)
     for directory in plan.directories:
         _write_root(directory, plan, fs)
     make_folders(fs, out)
@@ -74,20 +88,41 @@ def _already_there(result: RebuildResult, out: str, journal: bytes, fs: Fs) -> R
     return result
 
 
-def _write_partition(placement: Placement, fs: Fs, progress: Progress) -> None:
-    folder = os.path.join(placement.directory.path, placement.chosen.name)
-    _make_directory(placement.directory, fs)
-    if fs.kind(folder) == "missing":
-        with staged_copy(fs, folder, placement.copy.partition) as staged:
-            _copy(placement, staged, progress)
-            for stored in _files(placement):
-                path = os.path.join(staged.staging, os.path.basename(stored.path))
-                staged.fs.set_modified_ms(path, stored.mtime_ns // 1_000_000)
-            staged.publish()
-        return
-    comparison = Comparison(fs, folder)
-    _copy(placement, comparison, progress)
-    comparison.require_same()
+def _together(placements: Iterable[Placement]) -> Iterator[list[Placement]]:
+    """The placements in groups that are synced together."""
+    group: list[Placement] = []
+    for placement in placements:
+        size = placement.copy.size + sum(each.copy.size for each in group)
+        if group and (len(group) == TOGETHER or size > TOGETHER_BYTES):
+            yield group
+            group = []
+        group.append(placement)
+    if group:
+        yield group
+
+
+def _write_partitions(placements: Iterable[Placement], fs: Fs, progress: Progress) -> None:
+    """Copy partitions, or compare what is there. Their names are durable once the log directory is synced (`_write_root`)."""
+    with ExitStack() as unfinished:
+        folders = []
+        for placement in placements:
+            folder = os.path.join(placement.directory.path, placement.chosen.name)
+            if fs.kind(folder) == "missing":
+                staged = unfinished.enter_context(staged_copy(fs, folder, placement.copy.partition))
+                _fill(staged, placement, progress)
+                folders.append(staged)
+            else:
+                comparison = Comparison(fs, folder)
+                _copy(placement, comparison, progress)
+                comparison.require_same()
+        publish_together(folders, SYNCS_AT_ONCE if isinstance(fs, LocalFs) else 1)
+
+
+def _fill(staged: StagedFolder, placement: Placement, progress: Progress) -> None:
+    _copy(placement, Unsynced(staged), progress)
+    for stored in _files(placement):
+        path = os.path.join(staged.staging, os.path.basename(stored.path))
+        staged.fs.set_modified_ms(path, stored.mtime_ns // 1_000_000)
 
 
 def _files(placement: Placement) -> Iterator[StoredFile]:
@@ -141,7 +176,6 @@ def owned(fs: Fs, directory: NewDirectory) -> Fs:
 
 def _write_root(directory: NewDirectory, plan: Plan, fs: Fs) -> None:
     """The files of a log directory, all except the one that opens it to a broker."""
-    _make_directory(directory, fs)
     placed = [each for each in plan.placements if each.directory is directory]
     files: dict[str, Iterable[Buffer]] = {}
     for name in names.OFFSET_CHECKPOINTS:
