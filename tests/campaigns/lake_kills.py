@@ -21,7 +21,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
@@ -31,12 +31,14 @@ from typing import Any, Final
 import duckdb
 import polars
 import pyarrow as pa
+from deltalake import DeltaTable
+from pyiceberg.table import Table
 
 from kafkalog.spark.ingestion.lake_table import run_mark
 from kafkalog.spark.ingestion.manifest import Commit
 from tests.campaigns.ingest_kills import CYCLES_PER_LOG, TASK_BYTES, Logs, damaged_places
 from tests.campaigns.lake_runs import DONE, STOPPED, Order, Run, Stop, places
-from tests.spark.ingested import read_logs, take
+from tests.spark.ingested import Row, read_logs, take
 from tests.spark.lake_tables import LAKES, check_lake, counted_files, delta_table, iceberg_table, read_lake, take_lake
 
 os.environ.setdefault("POLARS_ICEBERG_PLANNER", "pyiceberg")  # without it Polars asks for a package of its own
@@ -44,7 +46,6 @@ DAYS = 2
 TOPICS: Final = ("topic0", "topic1")
 ALL: Final = "everything"
 IDENTITY: Final = ["topic", "partition", "offset"]
-LOOK_SECONDS = 0.1
 TOLD_EVERY = 20
 LEDGER: Final = "kafkalog.spark.ingestion.lake_ledger:"
 SQL: Final = "pyiceberg.catalog.sql:SqlCatalog."
@@ -93,16 +94,22 @@ def look(target: Path, table_format: str, name: str) -> Seen | None:
         if not (target / "catalog.db").exists():
             return None
         try:
-            table = iceberg_table(target, name)
+            return seen_in_iceberg(name, iceberg_table(target, name))
         except NoSuchTableError:
             return None
-        number, run = int(table.properties["kafkalog.commit"]), table.properties.get("kafkalog.run", "0" * 8)
-        return _seen(name, number, run_mark(run), table.scan(selected_fields=tuple(IDENTITY)).to_arrow())
     if not (target / name / "_delta_log").exists() or not any((target / name / "_delta_log").glob("*.json")):
         return None
-    found = delta_table(target, name)
-    version = found.transaction_version("kafkalog") or 0
-    return _seen(name, version >> 31, f"{version & ((1 << 31) - 1):08x}", found.to_pyarrow_table(columns=IDENTITY))
+    return seen_in_delta(name, delta_table(target, name))
+
+
+def seen_in_iceberg(name: str, table: Table) -> Seen:
+    number, run = int(table.properties["kafkalog.commit"]), table.properties.get("kafkalog.run", "0" * 8)
+    return _seen(name, number, run_mark(run), table.scan(selected_fields=tuple(IDENTITY)).to_arrow())
+
+
+def seen_in_delta(name: str, table: DeltaTable) -> Seen:
+    version = table.transaction_version("kafkalog") or 0
+    return _seen(name, version >> 31, f"{version & ((1 << 31) - 1):08x}", table.to_pyarrow_table(columns=IDENTITY))
 
 
 def _seen(name: str, number: int, mark: str, rows: pa.Table) -> Seen:
@@ -113,10 +120,10 @@ def _seen(name: str, number: int, mark: str, rows: pa.Table) -> Seen:
 class Reader:
     """Looks at the tables of a target again and again."""
 
-    def __init__(self, target: Path, table_format: str, names: Sequence[str]) -> None:
-        self.target = target
-        self.table_format = table_format
+    def __init__(self, look: Callable[[str], Seen | None], names: Sequence[str], seconds: float) -> None:
+        self.look = look
         self.names = names
+        self.seconds = seconds
         self.looks = 0
         self.seen: set[Seen] = set()
         self.failures: list[str] = []
@@ -133,10 +140,10 @@ class Reader:
             thread.join()
 
     def _look(self) -> None:
-        while not self.ends.wait(LOOK_SECONDS):
+        while not self.ends.wait(self.seconds):
             for name in self.names:
                 try:
-                    found = look(self.target, self.table_format, name)
+                    found = self.look(name)
                 except Exception as error:
                     self.failures.append(f"{name}: {type(error).__name__}: {error}")
                     continue
@@ -147,6 +154,8 @@ class Reader:
 
 class Campaign:
     """Kills and pairs on logs that are recreated every few cycles, each time with a target of another kind."""
+
+    look_seconds = 0.1
 
     def __init__(self, folder: Path, seed: int, cycles_per_log: int = CYCLES_PER_LOG) -> None:
         self.folder = folder
@@ -201,7 +210,7 @@ class Campaign:
             self._begin_log()
         self.tally["cycles"] += 1
         self.logs.grow()
-        reader = Reader(self.target, self.table_format, self.names)
+        reader = Reader(self._look, self.names, self.look_seconds)
         with reader.beside():
             yield
             self._take()
@@ -273,8 +282,11 @@ class Campaign:
 
     # -- checks --------------------------------------------------------------------------------------------------------------
 
+    def _look(self, name: str) -> Seen | None:
+        return look(self.target, self.table_format, name)
+
     def _numbers(self) -> dict[str, int]:
-        found = {name: look(self.target, self.table_format, name) for name in self.names}
+        found = {name: self._look(name) for name in self.names}
         return {name: 0 if each is None else each.number for name, each in found.items()}
 
     def _uncounted(self) -> Iterator[set[str]]:
@@ -288,9 +300,9 @@ class Campaign:
 
     def _verify(self, reader: Reader) -> None:
         """The tables have the rows of the logs, nothing is left over, and the reader saw whole runs only."""
-        check_lake(self.target, self.table_format, *self.names)
+        self._check_files()
         wanted = read_logs(self.logs.folder, on_damage="salvage")
-        found = [row for name in self.names for row in read_lake(self.target, self.table_format, name)]
+        found = [row for name in self.names for row in self._rows(name)]
         assert sorted(found, key=repr) == wanted
         assert reader.failures == []
         logged = frozenset(row[:3] for row in wanted)
@@ -300,6 +312,12 @@ class Campaign:
         self.looks += reader.looks
         self.snapshots += len(reader.seen)
         self.tally["next runs after which the tables equal the logs"] += 1
+
+    def _check_files(self) -> None:
+        check_lake(self.target, self.table_format, *self.names)
+
+    def _rows(self, name: str) -> list[Row]:
+        return read_lake(self.target, self.table_format, name)
 
     def _verify_seen(self, seen: Seen, logged: frozenset[tuple[str, int, int]]) -> None:
         """A snapshot is that of a commit: of each partition it has what is before the offset that the commit names."""

@@ -51,7 +51,7 @@ STOPS: Final = [
 # A run whose Spark was killed under it.
 FAILED: Final = ("KAFKALOG_SPARK_FAILED", "KAFKALOG_STORAGE")
 SURVIVAL_SECONDS: Final = 20
-HOSTS: Final = ("127.0.0.1", "127.0.0.2")  # Spark runs no second attempt on the host of the first
+HOSTS: Final = "127.0.0.1,127.0.0.2"  # Spark runs no second attempt on the host of the first
 CHILD = """
 import json, sys, tempfile
 from kafkalog.spark import ingest, session

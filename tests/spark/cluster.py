@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +25,7 @@ class Cluster:
     folder: Path
     environment: dict[str, str]
     workers: int = 2
-    hosts: tuple[str, ...] = (LOOPBACK,)
+    hosts: Sequence[str] = (LOOPBACK,)
     of_workers: dict[str, str] = field(default_factory=dict)
     port: int = field(default_factory=reserve_port)
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
@@ -74,8 +74,11 @@ def kill_session(process: subprocess.Popen[bytes]) -> None:
 
 
 @contextmanager
-def started_cluster(folder: Path, workers: int = 2, hosts: tuple[str, ...] = (LOOPBACK,), **of_workers: str) -> Iterator[Cluster]:
-    """A cluster, and the environment of its drivers; `of_workers` is added to that of workers and executors."""
+def started_cluster(folder: Path, workers: int = 2, hosts: str = LOOPBACK, **of_workers: str) -> Iterator[Cluster]:
+    """A cluster, and the environment of its drivers; `of_workers` is added to that of workers and executors.
+
+    `hosts`, joined by commas, are those of the workers in turn.
+    """
     require("pyspark", "java")
     import pyspark
 
@@ -88,7 +91,7 @@ def started_cluster(folder: Path, workers: int = 2, hosts: tuple[str, ...] = (LO
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join([str(root / "src"), os.environ.get("PYTHONPATH", "")]),
     }
-    started = Cluster(folder, environment, workers, hosts, of_workers)
+    started = Cluster(folder, environment, workers, hosts.split(","), of_workers)
     started.start()
     try:
         yield started

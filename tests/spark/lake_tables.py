@@ -40,10 +40,11 @@ def delta_table(target: Path, name: str = "orders") -> DeltaTable:
 def read_lake(target: Path, table_format: str, name: str = "orders", columns: list[str] | None = None) -> list[Row]:
     """The rows of a table, in an order of their own, with the times that a log has."""
     wanted = columns or COLUMNS
-    if table_format == "iceberg":
-        table = iceberg_table(target, name).scan().to_arrow()
-    else:
-        table = delta_table(target, name).to_pyarrow_table()
+    return rows_of(iceberg_table(target, name) if table_format == "iceberg" else delta_table(target, name), wanted)
+
+
+def rows_of(found: Table | DeltaTable, wanted: list[str]) -> list[Row]:
+    table = found.scan().to_arrow() if isinstance(found, Table) else found.to_pyarrow_table()
     if "timestamp" in wanted:
         at = table.schema.get_field_index("timestamp")
         table = table.set_column(at, "timestamp", table.column("timestamp").cast(MILLISECONDS))
