@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,11 +26,10 @@ from pyiceberg.table import Table
 
 from kafkalog.spark.ingestion.lake_table import run_mark
 from kafkalog.spark.ingestion.manifest import Commit
-from tests.campaigns.lake_kills import TOLD_EVERY, Campaign, Seen, seen_in_delta, seen_in_iceberg
+from tests.campaigns.lake_kills import TOLD_EVERY, Campaign, Seen
 from tests.campaigns.lake_runs import Order, Run, Stop
 from tests.campaigns.object_store import BUCKET, LEASE_SECONDS, store
-from tests.spark.ingested import COLUMNS, Row
-from tests.spark.lake_tables import rows_of, take_lake
+from tests.spark.lake_tables import counted_in, take_lake
 
 REGION: Final = "us-east-1"
 
@@ -64,31 +64,15 @@ class ObjectCampaign(Campaign):
     # -- the store's content -------------------------------------------------------------------------------------------------
 
     def _table(self, name: str) -> Table | DeltaTable | None:
-        if self.table_format == "delta":
-            options = {"AWS_ENDPOINT_URL": self.endpoint, "AWS_ALLOW_HTTP": "true", "AWS_REGION": REGION}
-            try:
+        options = {"AWS_ENDPOINT_URL": self.endpoint, "AWS_ALLOW_HTTP": "true", "AWS_REGION": REGION}
+        properties = {"s3.endpoint": self.endpoint, "s3.region": REGION}
+        with suppress(NoSuchTableError, TableNotFoundError):
+            if self.catalog is None:
                 return DeltaTable(f"{self.uri}/{name}", storage_options=options)
-            except TableNotFoundError:
-                return None
-        if not (self.folder / "catalog.db").exists():
-            return None
-        try:
-            properties = {"s3.endpoint": self.endpoint, "s3.region": REGION}
-            table: Table = load_catalog("kafkalog", **{**(self.catalog or {}), **properties}).load_table(("kafka", name))
-            return table
-        except NoSuchTableError:
-            return None
-
-    def _look(self, name: str) -> Seen | None:
-        table = self._table(name)
-        if table is None:
-            return None
-        return seen_in_iceberg(name, table) if isinstance(table, Table) else seen_in_delta(name, table)
-
-    def _rows(self, name: str) -> list[Row]:
-        table = self._table(name)
-        assert table is not None
-        return rows_of(table, COLUMNS)
+            if (self.folder / "catalog.db").exists():
+                table: Table = load_catalog("kafkalog", **self.catalog, **properties).load_table(("kafka", name))
+                return table
+        return None
 
     def _keys(self, below: str) -> list[str]:
         """Keys of the target, except those that only mark a folder."""
@@ -101,18 +85,12 @@ class ObjectCampaign(Campaign):
         for name in self.names:
             files = set(self._keys(f"{name}/data/"))
             if files:
-                yield files - self._counted(name)
-
-    def _counted(self, name: str) -> set[str]:
-        table = self._table(name)
-        if table is None:
-            return set()
-        paths = [each.file.file_path for each in table.scan().plan_files()] if isinstance(table, Table) else table.file_uris()
-        return {path.removeprefix(f"{self.uri}/") for path in paths}
+                table = self._table(name)
+                yield files - (set() if table is None else counted_in(table, self.uri))
 
     def _check_files(self) -> None:
         for name in self.names:
-            assert set(self._keys(f"{name}/data/")) == self._counted(name)
+            assert set(self._keys(f"{name}/data/")) == counted_in(self._opened(name), self.uri)
             numbers = [int(Path(key).name.partition("-")[0]) for key in self._keys(f"_kafkalog/tables/{name}/")]
             assert sorted(numbers) == list(range(1, len(numbers) + 1)), "each number was given once"
         assert self._keys("_kafkalog/staging/") == []

@@ -34,6 +34,7 @@ from tests.tidy.source import ROOT
 DRIVER, JVM, WORKER, ALL = "the driver", "the JVM", "a worker", "all of it"
 VICTIMS: Final = (DRIVER, JVM, WORKER, ALL)
 # Without and with further attempts of a task.
+TOLD_EVERY: Final = 5
 MASTERS: Final = ("local[2]", "local[2,4]")
 QUIET: Final = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.driver.memory": "512m"}
 SPECULATING: Final = {
@@ -256,8 +257,9 @@ def main() -> int:
     print(f"seed {given.seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="kafkalog-sessions-") as folder:
         campaign = Sessions(Path(folder) / "campaign", given.seed)
-        campaign.kill(given.kills)
-        print(f"{given.kills} kills, {time.monotonic() - begin:.0f} s", flush=True)
+        for done in range(0, given.kills, TOLD_EVERY):
+            campaign.kill(min(TOLD_EVERY, given.kills - done))
+            print(f"{campaign.tally['kills']} kills, {time.monotonic() - begin:.0f} s", flush=True)
         if given.speculations:
             with started_cluster(Path(folder) / "cluster", hosts=HOSTS) as cluster:
                 campaign.speculate(given.speculations, cluster)
