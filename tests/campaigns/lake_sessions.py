@@ -4,7 +4,9 @@ Each session is a Spark of its own with two cores. While it ingests, SIGKILL tak
 workers, or all of them: at a random moment (a worker in the middle of a file), or when the driver is before or after its commit
 to a table. Some sessions try a task again that failed, others do not. A following run begins at once, next to whatever survived;
 once that has ended as well, and after one more run, every record of the logs is in the tables once and no file is left over.
-Readers look all the time. After that come ingests on a cluster with speculative execution: a Python worker is stopped in the middle of its work, so that its
+Readers look all the time.
+
+After that come ingests on a cluster with speculative execution: a Python worker is stopped in the middle of a file, so that its
 task runs a second time elsewhere, and continues when the run has ended or is about to.
 """
 
