@@ -110,9 +110,9 @@ class RestCampaign(lake_kills.Campaign):
         self.proxy_port = proxy_port
         super().__init__(folder, seed, cycles_per_log)
 
-    @property
-    def namespace(self) -> str:
-        return f"kills{self.cycle // self.cycles_per_log}"
+    def _begin_log(self) -> None:
+        super()._begin_log()
+        self.namespace = f"kills{self.cycle // self.cycles_per_log}"
 
     @property
     def choices(self) -> dict[str, Any]:
