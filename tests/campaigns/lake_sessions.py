@@ -128,12 +128,12 @@ class Sessions(Campaign):
         master, self.child = self.waiting.popleft()
         self.child.ready()
         before = self._numbers()
-        victim = self.random.choice(VICTIMS)
-        stop = self.random.choice(STOPS) if self.random.random() < 0.5 else None
+        victim = VICTIMS[self.tally["kills"] % len(VICTIMS)]
+        stop = self.random.choice(STOPS) if victim != WORKER and self.random.random() < 0.5 else None
         workers = members(self.child.process.pid, WORKER)
         self._begin(self.child, stop)
         writer = None
-        if stop is None and victim == WORKER:
+        if victim == WORKER:
             writer = self._stopped_writer(workers)
             self.tally[f"kills of a worker {'in the middle of a file' if writer else 'that nobody saw writing'}"] += 1
         elif stop is None:
