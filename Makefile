@@ -100,6 +100,8 @@ s3: $(READY)  ## 200 ingests to an object store killed, 100 pairs of them set up
 lake: $(SPARK_READY)  ## 200 ingests into Iceberg and Delta tables killed, 100 pairs of them, answers of a catalog lost
 	$(RUN) -m tests.campaigns.lake_kills $(LAKE_ARGS)
 	$(RUN) -m tests.campaigns.lake_losses
+	$(RUN) -m tests.campaigns.lake_objects
+	$(RUN) -m tests.campaigns.lake_sessions
 
 living: $(SPARK_READY)  ## ingests, streams and verifies beside a broker at work (LIVING_ARGS="--ingests 200 --seconds 120")
 	$(RUN) -m tests.campaigns.living_broker.run $(LIVING_ARGS)

@@ -12,7 +12,7 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
@@ -51,7 +51,9 @@ class Order:
     target: str
     choices: dict[str, Any]
     stop: Stop | None = None
-    ignores_lock: bool = False
+    ignores_lock: bool = False  # or the lease of an object store, which is this long
+    lease_seconds: float = 30.0
+    environment: dict[str, str] = field(default_factory=dict)
 
 
 class Run:
@@ -92,12 +94,17 @@ def _context() -> ForkServerContext:
 def _obey(order: Order, pipe: Connection) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ.update(order.environment)
     from kafkalog.spark import ingest
     from kafkalog.spark.errors import SparkSourceError
+    from kafkalog.spark.ingestion import lease
     from kafkalog.spark.ingestion.local_target import LocalTarget
 
+    lease.LEASE_SECONDS = order.lease_seconds
     if order.ignores_lock:
         LocalTarget._lock = lambda self, descriptor: None  # type: ignore[method-assign]
+        lease.Lease.take = lambda self: None  # type: ignore[method-assign]
+        lease.Lease.require = lambda self: None  # type: ignore[method-assign]
     if order.stop is not None:
         _stop_at(order.stop, pipe)
     try:

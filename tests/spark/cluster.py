@@ -6,14 +6,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.campaigns.ingest_kills import session_members
 from tests.conftest import require
-from tests.ports import reserve_port
+from tests.ports import LOOPBACK, reserve_port
 
 WORKER_CORES = 3  # of one worker or of both this is not the 2 that Spark guesses before an executor has come
 
@@ -25,6 +25,7 @@ class Cluster:
     folder: Path
     environment: dict[str, str]
     workers: int = 2
+    hosts: Sequence[str] = (LOOPBACK,)
     of_workers: dict[str, str] = field(default_factory=dict)
     port: int = field(default_factory=reserve_port)
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
@@ -34,9 +35,9 @@ class Cluster:
         return f"spark://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        place = ["--host", "127.0.0.1", "--webui-port", "0"]
-        self._launch("org.apache.spark.deploy.master.Master", "--port", str(self.port), *place)
+        self._launch("org.apache.spark.deploy.master.Master", "--port", str(self.port), *_place(LOOPBACK))
         for number in range(1, self.workers + 1):
+            place = _place(self.hosts[number % len(self.hosts)])
             work = self.folder / f"worker{number}"
             size = ["--cores", str(WORKER_CORES), "--memory", "1g", "--work-dir", str(work)]
             self._launch("org.apache.spark.deploy.worker.Worker", *size, *place, self.master)
@@ -60,6 +61,10 @@ class Cluster:
             kill_session(process)
 
 
+def _place(host: str) -> list[str]:
+    return ["--host", host, "--webui-port", "0"]
+
+
 def kill_session(process: subprocess.Popen[bytes]) -> None:
     """Kill a process that leads a session, and all in it."""
     for member in session_members(process.pid):
@@ -69,8 +74,11 @@ def kill_session(process: subprocess.Popen[bytes]) -> None:
 
 
 @contextmanager
-def started_cluster(folder: Path, workers: int = 2, **of_workers: str) -> Iterator[Cluster]:
-    """A cluster, and the environment of its drivers; `of_workers` is added to that of workers and executors."""
+def started_cluster(folder: Path, workers: int = 2, hosts: str = LOOPBACK, **of_workers: str) -> Iterator[Cluster]:
+    """A cluster, and the environment of its drivers; `of_workers` is added to that of workers and executors.
+
+    `hosts`, joined by commas, are those of the workers in turn.
+    """
     require("pyspark", "java")
     import pyspark
 
@@ -83,7 +91,7 @@ def started_cluster(folder: Path, workers: int = 2, **of_workers: str) -> Iterat
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join([str(root / "src"), os.environ.get("PYTHONPATH", "")]),
     }
-    started = Cluster(folder, environment, workers, of_workers)
+    started = Cluster(folder, environment, workers, hosts.split(","), of_workers)
     started.start()
     try:
         yield started

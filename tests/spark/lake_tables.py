@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,10 +41,12 @@ def delta_table(target: Path, name: str = "orders") -> DeltaTable:
 def read_lake(target: Path, table_format: str, name: str = "orders", columns: list[str] | None = None) -> list[Row]:
     """The rows of a table, in an order of their own, with the times that a log has."""
     wanted = columns or COLUMNS
-    if table_format == "iceberg":
-        table = iceberg_table(target, name).scan().to_arrow()
-    else:
-        table = delta_table(target, name).to_pyarrow_table()
+    return rows_of(open_table(target, table_format, name), wanted)
+
+
+def rows_of(found: Table | DeltaTable, wanted: list[str]) -> list[Row]:
+    """The rows of an opened table."""
+    table = found.scan().to_arrow() if isinstance(found, Table) else found.to_pyarrow_table()
     if "timestamp" in wanted:
         at = table.schema.get_field_index("timestamp")
         table = table.set_column(at, "timestamp", table.column("timestamp").cast(MILLISECONDS))
@@ -52,19 +55,27 @@ def read_lake(target: Path, table_format: str, name: str = "orders", columns: li
 
 def counted_files(target: Path, table_format: str, name: str = "orders") -> set[str]:
     """The data files that the table counts, below the target."""
-    if table_format == "iceberg":
-        paths = [task.file.file_path for task in iceberg_table(target, name).scan().plan_files()]
-    else:
-        paths = [path.removeprefix("file://") for path in delta_table(target, name).file_uris()]
-    return {str(Path(path).relative_to(target)) for path in paths}
+    return counted_in(open_table(target, table_format, name), str(target))
 
 
-def check_lake(target: Path, table_format: str, *names: str, replaced: int = 0) -> None:
+def open_table(target: Path, table_format: str, name: str) -> Table | DeltaTable:
+    return iceberg_table(target, name) if table_format == "iceberg" else delta_table(target, name)
+
+
+def counted_in(table: Table | DeltaTable, root: str) -> set[str]:
+    """The data files that an opened table counts, below the root of its target."""
+    paths = [each.file.file_path for each in table.scan().plan_files()] if isinstance(table, Table) else table.file_uris()
+    return {path.removeprefix("file://").removeprefix(f"{root}/") for path in paths}
+
+
+def check_lake(
+    target: Path, table_format: str, *names: str, replaced: int = 0, opened: Callable[[str], Table | DeltaTable] | None = None
+) -> None:
     """Nothing is left of a broken run: the table counts every data file, except some that a commit has replaced, and every folder
-    of a commit has its record."""
+    of a commit has its record. `opened` opens a table that is not in the target's own catalog."""
     for name in names:
         found = {str(path.relative_to(target)) for path in (target / name / "data").rglob("*.parquet")}
-        counted = counted_files(target, table_format, name)
+        counted = counted_in(opened(name) if opened else open_table(target, table_format, name), str(target))
         assert (counted - found, len(found - counted)) == (set(), replaced)
         records = {path.stem for path in (target / "_kafkalog" / "tables" / name).iterdir()}
         assert {path.name for path in (target / name / "data").iterdir() if any(path.iterdir())} <= records

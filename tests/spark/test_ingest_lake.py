@@ -252,10 +252,10 @@ def test_a_run_killed_between_two_tables_has_happened_in_one_of_them(
     write_segment(logs / "clicks-0", 0, made_batch(0))
     commit = lake_table.commit_once
 
-    def first_only(table: Any, what: Any) -> None:
+    def first_only(table: Any, what: Any, require_files: Any) -> None:
         if "orders" in table.name:
             raise Killed
-        commit(table, what)
+        commit(table, what, require_files)
 
     with monkeypatch.context() as patch:
         patch.setattr(lake_ledger, "commit_once", first_only)

@@ -6,11 +6,15 @@ import builtins
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 import pyspark_kafkalog
+from kafkalog.spark.errors import SparkSourceError
+from kafkalog.spark.ingestion import executors
+from kafkalog.spark.ingestion.task_writing import IngestTask
 from kafkalog.spark.session import java_home, write_java_wrapper
 from tests.conftest import require
 
@@ -89,3 +93,23 @@ except UsageError as error:
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
     assert (done.stdout, done.stderr) == ("PySpark is not installed: pip install 'kafkalog[spark]'\n", "")
+
+
+TASK = cast("IngestTask", SimpleNamespace(run="1"))  # of which nothing is looked at
+
+
+class Gone:
+    """A session whose JVM was killed: each call is refused, as py4j's are."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "sparkContext":
+            return self
+        raise ConnectionRefusedError(111, "Connection refused")
+
+
+@pytest.mark.parametrize("act", [lambda executor: executor.cores, lambda executor: executor.run([TASK], print)])
+def test_a_jvm_that_was_killed_is_an_error_that_says_so(act: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    require("pyspark")
+    monkeypatch.setattr(executors, "_kernels_for", lambda tasks: None)
+    with pytest.raises(SparkSourceError, match=r"KAFKALOG_SPARK_FAILED: Spark's JVM does not answer.*run this again"):
+        act(executors.SparkExecutor(cast("Any", Gone())))

@@ -32,6 +32,7 @@ from .lake_table import (
     Conflict,
     Head,
     LakeCommit,
+    Replaced,
     cannot_take,
     not_ours,
     offsets_json,
@@ -116,15 +117,19 @@ class DeltaLakeTable:
 
     def writing_schema(self, schema: pa.Schema) -> pa.Schema:
         found = self._table
-        if list(found.metadata().partition_columns) != self._partitioning:
-            columns = ", ".join(map(path_text, found.metadata().partition_columns)) or "nothing"
-            raise cannot_take(self.name, f"it is partitioned by {columns}, not by {', '.join(self._partitioning)}")
+        self._require_partitioning()
         if found.protocol().min_writer_version > LAST_WRITER_VERSION or "columnMapping" in (
             found.protocol().writer_features or ()
         ):
             raise cannot_take(self.name, "its protocol was upgraded to features that an ingest does not write")
         self._evolve(schema)
         return pa.schema([field for field in schema if field.name not in self._partitioning])
+
+    def _require_partitioning(self) -> None:
+        found = list(self._table.metadata().partition_columns)
+        if found != self._partitioning:
+            columns = ", ".join(map(path_text, found)) or "nothing"
+            raise cannot_take(self.name, f"it is partitioned by {columns}, not by {', '.join(self._partitioning)}")
 
     def _evolve(self, schema: pa.Schema) -> None:
         """Add the columns that the table lacks; SparkSourceError if a column has another type."""
@@ -175,6 +180,7 @@ class DeltaLakeTable:
 
     def append(self, commit: LakeCommit) -> None:
         edit = commit.edit
+        self._require_partitioning()
         actions: list[AddAction | RemoveAction] = [self._added(file, statistics) for file, statistics in commit.added]
         if commit.removed:
             actions += self._removals(set(commit.removed))
@@ -209,7 +215,7 @@ class DeltaLakeTable:
                 yield RemoveAction(action["path"], True, now, action["size_bytes"], values)
                 paths.discard(f"{self.folder}/{unquote(action['path'])}")
         if paths:
-            raise Conflict(f"another writer has replaced {path_text(min(paths))}")
+            raise Replaced(min(paths))
 
     def forget(self) -> None:
         """A commit is one file in the log of the table: there is nothing else."""

@@ -12,12 +12,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kafkalog.errors import UsageError
 
-from ..errors import SparkSourceError, bad_option, error_of_task
+from ..errors import SPARK_FAILED, SparkSourceError, bad_option, error_of_task
 from ..session import NO_PYSPARK, java_home, session_cores, start_session
 from ..shipped_kernels import kernels_for_tasks
 from .task_writing import IngestTask, TaskResult, read_sample, write_task
@@ -74,22 +74,41 @@ class SparkExecutor:
 
     @property
     def cores(self) -> int:
-        return session_cores(self.spark)
+        with _spark_errors():
+            return session_cores(self.spark)
 
     def run(self, tasks: Sequence[IngestTask], on_progress: OnProgress) -> list[TaskResult]:
         context: Any = self.spark.sparkContext
         work = _writing(_kernels_for(tasks))
         group = f"kafkalog-ingest-{tasks[0].run}"
-        before = {name: context.getLocalProperty(name) for name in JOB_PROPERTIES}
-        context.setJobGroup(group, "kafkalog ingest", True)
-        try:
-            with _watched(context, group, len(tasks), on_progress):
-                results: list[TaskResult] = context.parallelize(tasks, len(tasks)).map(work).collect()
-            return results
-        except Exception as error:
-            raise error_of_task(error) from error
-        finally:
-            # Later jobs of the caller do not belong to this group.
+        with _spark_errors(), _job_group(context, group), _watched(context, group, len(tasks), on_progress):
+            results: list[TaskResult] = context.parallelize(tasks, len(tasks)).map(work).collect()
+        return results
+
+
+@contextmanager
+def _spark_errors() -> Iterator[None]:
+    """SparkSourceError for whatever Spark raises; without its JVM that is an error of the connection."""
+    from py4j.protocol import Py4JNetworkError
+
+    try:
+        yield
+    except (OSError, Py4JNetworkError) as error:
+        what = f"Spark's JVM does not answer, as if it had been killed ({error}); start a new session and run this again"
+        raise SparkSourceError(SPARK_FAILED, what) from error
+    except Exception as error:
+        raise error_of_task(error) from error
+
+
+@contextmanager
+def _job_group(context: Any, group: str) -> Iterator[None]:
+    """Later jobs of the caller do not belong to this group."""
+    before = {name: context.getLocalProperty(name) for name in JOB_PROPERTIES}
+    context.setJobGroup(group, "kafkalog ingest", True)
+    try:
+        yield
+    finally:
+        with suppress(Exception):  # a JVM that has ended has no properties
             for name, value in before.items():
                 context.setLocalProperty(name, value)
 
@@ -115,10 +134,12 @@ def _watched(context: Any, group: str, total: int, on_progress: OnProgress) -> I
     ended = threading.Event()
 
     def watch() -> None:
-        tracker = context.statusTracker()
         while not ended.wait(POLL_SECONDS):
-            stages = [tracker.getStageInfo(stage) for job in tracker.getJobIdsForGroup(group) for stage in _stages(tracker, job)]
-            on_progress(sum(stage.numCompletedTasks for stage in stages if stage is not None), total)
+            try:
+                done = _completed(context.statusTracker(), group)
+            except Exception:  # the JVM has ended, and the job says so
+                return
+            on_progress(done, total)
 
     watcher = threading.Thread(target=watch, name="kafkalog-progress", daemon=True)
     watcher.start()
@@ -128,6 +149,11 @@ def _watched(context: Any, group: str, total: int, on_progress: OnProgress) -> I
         ended.set()
         watcher.join()
     on_progress(total, total)
+
+
+def _completed(tracker: Any, group: str) -> int:
+    stages = [tracker.getStageInfo(stage) for job in tracker.getJobIdsForGroup(group) for stage in _stages(tracker, job)]
+    return sum(stage.numCompletedTasks for stage in stages if stage is not None)
 
 
 def _stages(tracker: Any, job: int) -> Sequence[int]:

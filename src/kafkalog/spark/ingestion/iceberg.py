@@ -31,6 +31,7 @@ from .lake_table import (
     Conflict,
     Head,
     LakeCommit,
+    Replaced,
     cannot_take,
     not_ours,
     offsets_json,
@@ -180,11 +181,13 @@ class IcebergLakeTable:
         self._evolve(schema)
         found = self._table.schema()
         require_types(self.name, iceberg_schema(schema), found)
-        wanted = self._spec(found)
-        spec = [(field.source_id, str(field.transform)) for field in self._table.spec().fields]
-        if spec != [(field.source_id, str(field.transform)) for field in wanted.fields]:
-            raise cannot_take(self.name, f"it is partitioned by {self._table.spec()}, not by {wanted}")
+        self._require_spec()
         return with_field_ids(schema, found)
+
+    def _require_spec(self) -> None:
+        wanted, found = self._spec(self._table.schema()), self._table.spec()
+        if _partitioning(found) != _partitioning(wanted):
+            raise cannot_take(self.name, f"it is partitioned by {_names(found)}, not by {_names(wanted)}")
 
     def _evolve(self, schema: pa.Schema) -> None:
         """Add the columns that the table lacks."""
@@ -236,6 +239,7 @@ class IcebergLakeTable:
         return plain.removeprefix(root)
 
     def append(self, commit: LakeCommit) -> None:
+        self._require_spec()
         table, edit = self._table, commit.edit
         marks = {COMMIT_KEY: str(edit.number), RUN_KEY: edit.run, OFFSETS_KEY: offsets_json(commit.offsets)}
         transaction = LightTransaction(table)
@@ -265,7 +269,7 @@ class IcebergLakeTable:
                 wanted.remove(path)
                 yield task.file
         if wanted:
-            raise Conflict(f"another writer has replaced {path_text(min(wanted))}")
+            raise Replaced(min(wanted))
 
     def _data_file(self, file: WrittenFile, statistics: FileStatistics) -> DataFile:
         ids = self._leaf_ids
@@ -308,6 +312,14 @@ class IcebergLakeTable:
             if producer.snapshot_id not in known:
                 producer._clean_all_uncommitted()
         self.failed = []
+
+
+def _partitioning(spec: PartitionSpec) -> list[tuple[int, str]]:
+    return [(field.source_id, str(field.transform)) for field in spec.fields]
+
+
+def _names(spec: PartitionSpec) -> str:
+    return ", ".join(path_text(field.name) for field in spec.fields) or "nothing"
 
 
 def _plain(location: str) -> str:

@@ -29,7 +29,7 @@ from ..errors import BAD_TARGET, SparkSourceError, coded
 from ..options import TopicPartition
 from .ingest_options import IngestOptions
 from .lake_files import DATA, Edit, HiveFolders, LakeLayout, hive_part, lake_schema, require_lake_names, table_name
-from .lake_table import Head, LakeCommit, LakeTable, commit_once, named_errors
+from .lake_table import Head, LakeCommit, LakeTable, commit_once, named_errors, run_mark, vanished
 from .layout import DAMAGED, SUPERSEDED
 from .ledger import Published, Staged, TableSummary, agreed
 from .manifest import COMMITS, STAGING, TABLE, Commit, Progress, WrittenFile, staging_folder
@@ -85,6 +85,8 @@ class LakeLedger:
         self.heads: dict[str, Head | None] = {}
         self.before: dict[str, Commit | None] = {}
         self.edits: dict[str, Edit] = {}  # by topic
+        self.kept: set[Edit] = set()  # whose files are in a table, or may be
+        self.is_unclear = False
         self.progress = _LazyProgress(self)
         self.tables = Tables(target, self.options, self._files)
 
@@ -122,7 +124,10 @@ class LakeLedger:
             raise bad_target(
                 shown, f"the record of commit {head.number} is missing, so nobody knows where to continue; restore it"
             )
-        path = _record_path(wanted[0])
+        return self._read_record(wanted[0])
+
+    def _read_record(self, edit: Edit) -> Commit:
+        path = _record_path(edit)
         try:
             return Commit.decode(self.target.read(path))
         except SHAPE_ERRORS as error:
@@ -146,8 +151,8 @@ class LakeLedger:
         for run in self.target.unfinished(STAGING):
             wanted = self._wanted(run)
             for name in wanted:
-                self._settle_table(name, wanted[name].get("topic"))
-            taken = all(self._number(name) >= fields.get("number", 0) for name, fields in wanted.items())
+                self._settle_table(name, wanted[name]["topic"])
+            taken = all(self._number(name) >= fields["number"] for name, fields in wanted.items())
             if self.target.staged_are_dead or taken:
                 self.target.remove(staging_folder(run))
 
@@ -158,7 +163,7 @@ class LakeLedger:
             return {}
         with suppress(*SHAPE_ERRORS):
             found = parse_object(self.target.read(path))
-            if all(isinstance(fields, dict) and _is_table_name(name) for name, fields in found.items()):
+            if all(_is_table_name(name) and _is_wanted(fields) for name, fields in found.items()):
                 return found
         return {}  # cut off while it was written: nothing else was
 
@@ -171,13 +176,14 @@ class LakeLedger:
         for folder in METADATA:
             self.target.list(f"{name}/{folder}")  # refuses a link
         self.table(name, topic)
-        head, recorded = self.heads[name], self._recorded(name)
-        self._check_head(name, head, recorded)
+        recorded = self._recorded(name)
         found = {edit for folder in _bases(name) for edit in _edits(name, self.target.unfinished(folder))}
-        unmade = []
-        for edit in sorted(found.union(recorded)):
-            if not (head is not None and (head.is_of(edit) or (edit.number < head.number and edit in recorded))):
-                unmade.append(edit)
+        if self.heads[name] is None and (found or recorded):  # a run makes the table first: it may have come since
+            self._look(name)
+        head = self.heads[name]
+        self._check_head(name, head, recorded)
+        made = set() if head is None else self._made_commits(head, recorded)
+        unmade = sorted(found.union(recorded) - made)
         if self.target.staged_are_dead and any(edit.number > self._number(name) for edit in unmade):
             self._take_number(name, topic)
         for edit in unmade:
@@ -186,6 +192,19 @@ class LakeLedger:
         last = self.latest(name, topic)
         if last is not None:
             self._remove_unnamed(Edit(name, last.number, last.run), last)
+
+    def _made_commits(self, head: Head, recorded: Collection[Edit]) -> set[Edit]:
+        """The recorded commits that are in the table. Where several runs have recorded one number, some of them late, the record
+        of the next commit names the run that it followed."""
+        by_number: dict[int, list[Edit]] = {}
+        for edit in recorded:
+            if edit.number < head.number or head.is_of(edit):
+                by_number.setdefault(edit.number, []).append(edit)
+        for number in sorted((number for number, edits in by_number.items() if len(edits) > 1), reverse=True):
+            following = by_number.get(number + 1, [])
+            previous = self._read_record(following[0]).previous if len(following) == 1 else None
+            by_number[number] = [edit for edit in by_number[number] if previous in (None, edit.run)]
+        return {edit for edits in by_number.values() for edit in edits}
 
     def _take_number(self, name: str, topic: str | None) -> None:
         """Make the next commit of a table with nothing in it, so that no other run can make it.
@@ -197,10 +216,17 @@ class LakeLedger:
         if self.heads[name] is None:
             return
         progress = {} if before is None else before.progress
-        edit = Edit(name, self._number(name) + 1, self.run)
+        edit = _following(name, before, self.run)
         commit = Commit(edit.number, edit.run, time.time_ns() // 1_000_000, self.options.settings(), progress)
-        self._record(edit, commit)
-        self._commit(LakeCommit(edit, (), (), {key: each.next_offset for key, each in progress.items()}))
+        commit = _after(before, commit)
+        try:
+            self._record(edit, commit)
+            self._commit(LakeCommit(edit, (), (), {key: each.next_offset for key, each in progress.items()}))
+        except SparkSourceError:  # surely not committed
+            self._give_up(edit)
+            raise
+        finally:
+            self._remove_staging()
         self._look(name)
         self.before[name] = commit
 
@@ -208,11 +234,25 @@ class LakeLedger:
         self.target.publish(_record_path(edit), commit.encode(), f"{staging_folder(self.run)}/{edit.inner}.json")
 
     def _commit(self, commit: LakeCommit) -> None:
+        """SparkSourceError if it surely has not happened; after any other error the next run finds out."""
+        self.kept.add(commit.edit)
+        self.is_unclear = True
         try:
-            commit_once(self.opened[commit.edit.table], commit)
-        except SparkSourceError:  # surely not committed
-            self._give_up(commit.edit)
+            commit_once(self.opened[commit.edit.table], commit, lambda: self._require_files(commit))
+        except SparkSourceError:
+            self.kept.remove(commit.edit)
+            self.is_unclear = False
             raise
+        self.is_unclear = False
+
+    def _require_files(self, commit: LakeCommit) -> None:
+        """SparkSourceError if somebody has removed files that the commit would add: no table names them yet, so a vacuum or a
+        removal of orphan files takes those that are older than its limit."""
+        if commit.added:
+            present = set(self._below(commit.edit.folders[0]))
+            gone = [file.path for file, _ in commit.added if file.path not in present]
+            if gone:
+                raise vanished(f"{self.target.name}/{gone[0]}")
 
     def _check_head(self, name: str, head: Head | None, recorded: Collection[Edit]) -> None:
         """SparkSourceError if the table is not the one that the records belong to: nothing may be removed then."""
@@ -257,7 +297,7 @@ class LakeLedger:
         edits = {}
         for name, topic in names.items():
             self._settle_table(name, topic)
-            edits[name] = Edit(name, self._number(name) + 1, self.run)
+            edits[name] = _following(name, self.latest(name, topic), self.run)
         wanted = {edit.table: {"topic": path_text(names[edit.table]), "number": edit.number} for edit in edits.values()}
         with self.target.output(f"{staging_folder(self.run)}/{WANTED}") as file:
             file.write(json.dumps(wanted).encode())
@@ -295,8 +335,13 @@ class LakeLedger:
                 with coded():
                     done.append(self._publish(edit, staged))
             except SparkSourceError as error:
+                self.discard()
                 raise self._partly(error, done) from error
         self.target.remove(staging_folder(self.run))
+        if not self.target.staged_are_dead:
+            # A run that was not proved dead before has lost its number now. What cannot be removed is left to the next run.
+            with suppress(KafkaLogError, OSError):
+                self.settle()
         return Published(max(each.commit for each in done), tuple(done))
 
     def _publish(self, edit: Edit, staged: Staged) -> TableSummary:
@@ -304,6 +349,7 @@ class LakeLedger:
         topics = {topic for topic, each in self.edits.items() if each == edit}
         before = self.before[edit.table]
         commit = _within(edit, staged.commit(edit.number, edit.run, {} if before is None else before.progress, topics))
+        commit = _after(before, commit)
         self._record(edit, commit)
         statistics = {path: found for result in staged.results for path, found in result.statistics.items()}
         for topic in topics & staged.aside.keys():
@@ -312,6 +358,7 @@ class LakeLedger:
         offsets = {key: progress.next_offset for key, progress in staged.progress.items() if key[0] in topics}
         table = self.opened[edit.table]
         self._commit(LakeCommit(edit, added, commit.replaced, offsets))
+        self.heads[edit.table], self.before[edit.table] = Head(edit.number, run_mark(edit.run)), commit
         with suppress(KafkaLogError, OSError):  # it only costs space, and the next run does it
             self._remove_unnamed(edit, commit)
         records = sum(file.records for file in commit.files)
@@ -331,8 +378,12 @@ class LakeLedger:
             self._remove(edit)
 
     def discard(self) -> None:
-        for edit in set(self.edits.values()):
+        for edit in set(self.edits.values()) - self.kept:
             self._give_up(edit)
+        if not self.is_unclear:  # else the next run has to know which tables this one was about to write to
+            self._remove_staging()
+
+    def _remove_staging(self) -> None:
         with suppress(KafkaLogError, OSError):
             self.target.remove(staging_folder(self.run))
 
@@ -407,6 +458,15 @@ def _within(edit: Edit, commit: Commit) -> Commit:
     return replace(commit, files=inside(commit.files), damaged=inside(commit.damaged))
 
 
+def _following(name: str, before: Commit | None, run: str) -> Edit:
+    """A run's commit on top of the one whose record was read. Not on the table's head, which may have moved since."""
+    return Edit(name, 1 if before is None else before.number + 1, run)
+
+
+def _after(before: Commit | None, commit: Commit) -> Commit:
+    return commit if before is None else replace(commit, previous=before.run)
+
+
 def _record_path(edit: Edit) -> str:
     return f"{RECORDS}/{edit.table}/{edit.name}.json"
 
@@ -421,6 +481,10 @@ def _edits(table: str, names: Collection[str], suffix: str = "") -> Iterator[Edi
         found = _EDIT.fullmatch(name.removesuffix(suffix)) if name.endswith(suffix) else None
         if found:
             yield Edit(table, int(found[1]), found[2])
+
+
+def _is_wanted(fields: Any) -> bool:
+    return isinstance(fields, dict) and isinstance(fields.get("number"), int) and isinstance(fields.get("topic"), str)
 
 
 def _is_table_name(name: str) -> bool:

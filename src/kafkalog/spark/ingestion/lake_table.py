@@ -10,7 +10,7 @@ import json
 import logging
 import random
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from kafkalog.errors import KafkaLogError, StorageError, path_text
 
-from ..errors import BAD_TARGET, TARGET_BUSY, SparkSourceError
+from ..errors import BAD_TARGET, STORAGE, TARGET_BUSY, SparkSourceError
 from ..options import TopicPartition
 from .file_statistics import FileStatistics
 from .lake_files import Edit
@@ -69,6 +69,13 @@ class Conflict(Exception):
     """The table has changed since it was looked at, and nothing was committed."""
 
 
+class Replaced(Conflict):
+    """Another writer has replaced a file that the commit would remove: no attempt can succeed any more."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"another writer has replaced {path_text(path)}")
+
+
 class LakeTable(Protocol):
     """One table. Paths of files are relative to the target."""
 
@@ -105,10 +112,11 @@ class LakeTable(Protocol):
         ...
 
 
-def commit_once(table: LakeTable, commit: LakeCommit) -> None:
+def commit_once(table: LakeTable, commit: LakeCommit, require_files: Callable[[], None]) -> None:
     """Commit, whatever happens on the way, exactly once; SparkSourceError if it surely did not happen and cannot any more.
 
-    StorageError if in the end nobody answers: then the next run finds out what happened.
+    StorageError if in the end nobody answers: then the next run finds out what happened. `require_files` is called before each
+    attempt; its error is the commit's.
     """
     unclear: Exception | None = None
     for number in range(TRIES + 1):  # the last time only to look
@@ -118,11 +126,17 @@ def commit_once(table: LakeTable, commit: LakeCommit) -> None:
             if _has_happened(table, commit.edit, unclear):
                 break
             if number < TRIES:
+                require_files()
                 table.append(commit)
                 break
-        except KafkaLogError:
+        except KafkaLogError as error:
+            if unclear is not None and not (isinstance(error, SparkSourceError) and error.code == TARGET_BUSY):
+                raise _unclear(table, commit.edit, error) from error
             raise
         except Conflict as error:
+            if isinstance(error, Replaced) and unclear is None:
+                table.forget()
+                raise SparkSourceError(TARGET_BUSY, f"{table.name}: {error}; run this again") from error
             LOGGER.info("%s: changed by another writer, trying again: %s", table.name, error)
         except Exception as error:
             unclear = error
@@ -184,6 +198,15 @@ def offsets_json(offsets: Mapping[TopicPartition, int]) -> str:
     for (topic, partition), offset in sorted(offsets.items()):
         topics.setdefault(path_text(topic), {})[str(partition)] = offset
     return json.dumps(topics)
+
+
+def vanished(place: str) -> SparkSourceError:
+    """The error for a file that was removed before its commit."""
+    return SparkSourceError(
+        STORAGE,
+        f"{path_text(place)}: removed before the run could commit it; was the table vacuumed, or were orphan files removed, "
+        "with a limit shorter than a run takes? Run this again",
+    )
 
 
 def not_ours(name: str) -> SparkSourceError:

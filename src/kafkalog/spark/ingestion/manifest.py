@@ -127,7 +127,8 @@ class _Payload(TypedDict):
 class Commit:
     """What one run did, and how far all partitions have come after it.
 
-    Of the files in `replaced`, rows that the log no longer holds are in `superseded`, the others in `rewritten`.
+    Of the files in `replaced`, rows that the log no longer holds are in `superseded`, the others in `rewritten`. `previous` is
+    the run whose commit this one follows in a table of a lake, where several runs may have recorded one number.
     """
 
     number: int
@@ -141,6 +142,7 @@ class Commit:
     rewritten: tuple[WrittenFile, ...] = ()
     superseded: tuple[WrittenFile, ...] = ()
     replaced: tuple[str, ...] = ()
+    previous: str | None = None
 
     def __repr__(self) -> str:
         return f"Commit({self.number}, {plural(len(self.staged_files), 'file')}, {plural(len(self.progress), 'partition')})"
@@ -166,6 +168,7 @@ class Commit:
             "rewritten": [asdict(file) for file in self.rewritten],
             "superseded": [asdict(file) for file in self.superseded],
             "replaced": list(self.replaced),
+            **({} if self.previous is None else {"previous": self.previous}),
         }
         return (json.dumps(content, indent=1) + "\n").encode()
 
@@ -190,6 +193,7 @@ class Commit:
             tuple(_file(fields) for fields in found.get("rewritten", ())),
             tuple(_file(fields) for fields in found.get("superseded", ())),
             tuple(found.get("replaced", ())),
+            found.get("previous"),
         )
         require_type(commit, cls, "commit")
         require_type(commit.settings.get("value"), _Payload | None, "settings.value")
