@@ -9,6 +9,7 @@ from typing import Any
 
 import polars
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 
 import kafkalog
 from kafkalog.format.reference import Record, encode_batch
@@ -19,7 +20,7 @@ from tests.builders.small_logs import made_batch, write_segment
 from tests.campaigns.object_store import BUCKET, store
 from tests.conftest import NOBODY, require, require_root
 from tests.spark.ingested import COLUMNS, read_logs, write_orders
-from tests.spark.lake_tables import LAKES, check_lake, delta_table, iceberg_table, read_lake, take_lake
+from tests.spark.lake_tables import LAKES, catalog_of, check_lake, delta_table, iceberg_table, read_lake, take_lake
 
 
 @pytest.fixture
@@ -57,8 +58,6 @@ def test_polars_reads_the_topic_and_the_day_of_a_delta_table(logs: Path, target:
 def test_a_commit_whose_answer_the_catalog_lost_keeps_its_manifests(
     logs: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pyiceberg.catalog.sql import SqlCatalog
-
     commit_table = SqlCatalog.commit_table
 
     def unheard(*arguments: Any) -> None:
@@ -69,6 +68,23 @@ def test_a_commit_whose_answer_the_catalog_lost_keeps_its_manifests(
     monkeypatch.setattr(SqlCatalog, "commit_table", unheard)
     assert take_lake(logs, target, "iceberg").records == 120
     assert read_lake(target, "iceberg") == read_logs(logs)
+
+
+def test_a_reader_that_opens_a_new_catalog_at_once_does_not_fail_the_run(
+    logs: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    link = LocalTarget._link
+
+    def looked_at(self: LocalTarget, source: str, destination: str, *folders: int) -> None:
+        link(self, source, destination, *folders)
+        if destination == iceberg.CATALOG_FILE:
+            seen.append(catalog_of(target).list_namespaces())
+
+    monkeypatch.setattr(LocalTarget, "_link", looked_at)
+    monkeypatch.setattr(SqlCatalog, "create_tables", lambda self: pytest.fail("made by whoever opens it"))
+    assert take_lake(logs, target, "iceberg").records == 120
+    assert seen == [[]]
 
 
 def test_old_metadata_of_an_iceberg_table_is_deleted(logs: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:

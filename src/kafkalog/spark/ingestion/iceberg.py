@@ -18,7 +18,7 @@ from kafkalog.errors import UsageError, path_text
 from kafkalog.storage import is_file_uri, path_of_file_uri
 from kafkalog.storage.s3 import s3_settings
 
-from ..errors import bad_option
+from ..errors import TARGET_BUSY, SparkSourceError, bad_option
 from .file_statistics import FileStatistics
 from .ingest_options import IngestOptions
 from .lake_table import (
@@ -38,7 +38,7 @@ from .lake_table import (
     parsed_number,
     run_mark,
 )
-from .manifest import WrittenFile
+from .manifest import WrittenFile, staging_folder
 from .target import Target
 
 try:
@@ -73,8 +73,9 @@ UPKEEP: Final = {
 class LazyCatalog:
     """The catalog of a target: one that PyIceberg knows, or the one in the target's own folder, which the first table makes."""
 
-    def __init__(self, target: Target, options: IngestOptions) -> None:
+    def __init__(self, target: Target, options: IngestOptions, run: str) -> None:
         self.target = target
+        self.run = run
         self.lake = options.lake
         self.properties = {**_storage_properties(options.target), **options.lake.catalog_properties}
         self.is_embedded = self.lake.catalog is None and not self.lake.catalog_properties
@@ -96,6 +97,8 @@ class LazyCatalog:
         if self.is_embedded:
             from sqlalchemy.engine import URL
 
+            if not os.path.exists(self.file):
+                self._make()
             path = URL.create("sqlite", database=self.file).render_as_string()
             return load_catalog(CATALOG, **{"type": "sql", "uri": path, "warehouse": self.target.name, **self.properties})
         name = self.lake.catalog or CATALOG
@@ -104,6 +107,25 @@ class LazyCatalog:
         except ValueError as error:
             advice = "PyIceberg's configuration (.pyiceberg.yaml, PYICEBERG_CATALOG__…) or --catalog-property must say what it is"
             raise bad_option("catalog", name, f"{error}; {advice}") from error
+
+    def _make(self) -> None:
+        """The catalog's file appears with its tables in it: a reader that opens it at once would make them too, and one fails."""
+        try:
+            self.target.publish(CATALOG_FILE, _empty_catalog(), f"{staging_folder(self.run)}/{CATALOG_FILE}")
+        except SparkSourceError as error:
+            if error.code != TARGET_BUSY or not os.path.exists(self.file):
+                raise
+
+
+def _empty_catalog() -> bytes:
+    from pyiceberg.catalog.sql import SqlCatalogBaseTable
+    from sqlalchemy import create_engine
+
+    with create_engine("sqlite://").connect() as connection:
+        SqlCatalogBaseTable.metadata.create_all(connection)
+        connection.commit()
+        content: bytes = connection.connection.driver_connection.serialize()  # type: ignore[union-attr]
+        return content
 
 
 class LightTransaction(Transaction):

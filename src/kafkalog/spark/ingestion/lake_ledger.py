@@ -80,7 +80,7 @@ class LakeLedger:
             _refuse_folders(target, options.lake.table_format)
         self.options = options if stored is None else _agreed(options, stored, target.name)
         self.is_first = stored is None
-        self.opener = _opener(target, self.options)
+        self.opener = _opener(target, self.options, self.run)
         self.opened: dict[str, LakeTable] = {}
         self.heads: dict[str, Head | None] = {}
         self.before: dict[str, Commit | None] = {}
@@ -408,7 +408,7 @@ class _LazyProgress(Mapping[TopicPartition, Progress]):
         return sum(1 for _ in self)
 
 
-def _opener(target: Target, options: IngestOptions) -> Callable[[str, str | None], LakeTable]:
+def _opener(target: Target, options: IngestOptions, run: str) -> Callable[[str, str | None], LakeTable]:
     """A function that opens a table by its name; `topic` is the one that has it alone."""
     if options.lake.table_format == "delta":
         from .delta import DeltaLakeTable
@@ -416,7 +416,7 @@ def _opener(target: Target, options: IngestOptions) -> Callable[[str, str | None
         return lambda name, topic: DeltaLakeTable(target, options, name, topic)
     from .iceberg import IcebergLakeTable, LazyCatalog
 
-    catalog = LazyCatalog(target, options)
+    catalog = LazyCatalog(target, options, run)
     return lambda name, topic: IcebergLakeTable(catalog, target, options, name, topic)
 
 
