@@ -16,6 +16,7 @@ from tests.conftest import require, unavailable
 from tests.golden import sets
 from tests.interop.live.broker import resolve_jars
 from tests.interop.live.cluster import Node, running_cluster
+from tests.interop.live.cluster_clients import TRANSACTED, clients_go_on
 from tests.interop.live.cluster_differences import differences
 
 pytestmark = pytest.mark.slow
@@ -89,7 +90,9 @@ def test_brokers_on_a_rebuilt_cluster_serve_every_record_offset_and_group(
         }
         resumed = dict(line.split() for line in cluster.client("resume", "g-classic"))
         assert {place: int(offset) for place, offset in resumed.items()} == committed
+        assert clients_go_on(cluster, state, unpacked / f"{name}-records", ends, WRITTEN) == []
         cluster.stop()
+    assert b"tx-1" in last_values(nodes, TRANSACTED)
     for place in WRITTEN:  # a record that was taken for a repeated one would be acknowledged, and not be there
         assert f"written to {place}".encode() in last_values(nodes, place)
 
