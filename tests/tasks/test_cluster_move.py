@@ -460,3 +460,19 @@ def test_what_cannot_be_meant_is_named(choices: dict[str, Any], message: str) ->
     source()
     with pytest.raises(UsageError, match=message):
         move(**choices)
+
+
+def test_what_only_a_broker_has_that_follows_does_not_count() -> None:
+    """It may have fetched records that the controllers then dropped."""
+    batch = target(1, 2)
+    more = metadata_batch(image("t1").offset + 1, NewMetadataRecord("NoOpRecord", 0, {}))
+    Path("t2/d1", METADATA, LOG).write_bytes(batch + more)
+    for node in (1, 2):
+        state = Path(f"t{node}/d1", METADATA, "quorum-state")
+        state.write_text(state.read_text().replace(', {"voterId": 2}', ""))
+    source()
+    result = move("t1", "t2", replicas=2)
+    assert [Path(folder).parent for folder in result.metadata] == [Path("t1/d1").absolute()]
+    assert result.metadata_offset == image("t2").offset
+    assert Path("t2/d1", METADATA, LOG).read_bytes() == batch + more
+    assert [each.replicas for each in result.partitions] == [(1, 2)]

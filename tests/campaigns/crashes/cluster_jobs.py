@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+from kafkalog.errors import CorruptBatch, TornTail
 from kafkalog.format.names import META_PROPERTIES
+from kafkalog.format.reference import decode_entries
 from kafkalog.payloads.metadata_snapshot import NewMetadataRecord
 from kafkalog.tasks.cluster_move import MoveOptions, move_topics
 from kafkalog.tasks.cluster_rebuild import RebuildOptions, rebuild_disks
@@ -134,20 +138,29 @@ def move_holds(image: Files, complete: Files) -> bool:
     folders = [f"{disk}/orders-0" for disk in INTO]
     if any(_below(image, folder) not in ({}, _below(complete, folder)) for folder in folders):
         return False
-    if not any(image[path] == complete[path] for path in logs):
+    if not any(_entries(image[path]) == _entries(complete[path]) for path in logs):
         return True
     needed = [path for path in complete if path.endswith("-checkpoint") and METADATA not in path]
     needed += [path for folder in folders for path in _below(complete, folder)]
     return all(image.get(path) == complete[path] for path in needed)
 
 
-def _what_counts(files: Files) -> Files:
+def _entries(log: bytes) -> list[tuple[int | None, int, int]]:
+    """The entries of a log as far as it goes, without their times, which are those of the run."""
+    found = []
+    with suppress(TornTail, CorruptBatch):
+        for entry in decode_entries(log):
+            found.append((entry.base_offset, entry.leader_epoch, entry.size))
+    return found
+
+
+def _what_counts(files: Files) -> dict[str, object]:
     """Indexes and snapshots of the metadata log are what recovery makes of it, sooner or later."""
-    return {
-        path: content
-        for path, content in files.items()
-        if not path.endswith("/.lock") and (METADATA not in path or path.endswith((".log", "-checkpoint")))
-    }
+    counted: dict[str, object] = {path: content for path, content in files.items() if METADATA not in path}
+    counted |= {path: _entries(content) for path, content in files.items() if METADATA in path and path.endswith(".log")}
+    counted.pop("/target/t1/d1/.lock", None)
+    counted.pop("/target/t2/d1/.lock", None)
+    return counted
 
 
 JOBS = (

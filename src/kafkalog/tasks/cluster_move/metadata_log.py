@@ -90,17 +90,18 @@ def read_metadata_log(disks: Sequence[Disk], fs: Fs) -> MetadataLog:
     if not copies:
         where = "it is in the first of log.dirs, or in metadata.log.dir, of each controller"
         raise UsageError(f"none of the folders after --into has __cluster_metadata-0 ({where}); give those of all controllers")
-    read = _read_whole([disk.metadata for disk in copies if disk.metadata is not None])
-    voters = sorted((_voter(disk, fs) for disk in _of_voters(copies, read.image)), key=lambda each: each.rank, reverse=True)
+    of_voters = _of_voters(copies, _read_whole(copies).image)
+    read = _read_whole(of_voters)  # a broker that only follows may have what was never decided
+    voters = sorted((_voter(disk, fs) for disk in of_voters), key=lambda each: each.rank, reverse=True)
     for voter in voters[1:]:
         _require_same(voters[0], voter)
     return MetadataLog(tuple(voters), read.image)
 
 
-def _read_whole(copies: Sequence[Partition]) -> ClusterRead:
+def _read_whole(disks: Sequence[Disk]) -> ClusterRead:
     """The state of the cluster; UsageError unless all of it is known."""
     try:
-        read = read_image(copies, strict=True)
+        read = read_image([disk.metadata for disk in disks if disk.metadata is not None], strict=True)
     except KafkaLogError as error:
         raise UsageError(f"the metadata of the cluster cannot be read whole: {error}; {SETTLE}") from error
     image = read.image
