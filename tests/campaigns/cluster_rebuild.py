@@ -27,10 +27,10 @@ from kafkalog.tasks.cluster_rebuild import RebuildResult
 from tests.clusters import packed
 from tests.golden import sets
 from tests.interop.live.broker import NEWEST, resolve_jars
-from tests.interop.live.cluster import Node, RunningCluster, running_cluster
+from tests.interop.live.cluster import Node, RunningCluster, format_standalone, running_cluster
 from tests.interop.live.cluster_clients import GROUPS, TRANSACTED, TRANSACTIONAL_ID, clients_go_on
 from tests.interop.live.cluster_differences import differences
-from tests.interop.live.moved_topics import moved_differences, use_moved
+from tests.interop.live.moved_topics import moved_differences, topic_differences, use_moved
 
 METADATA = "__cluster_metadata-0"
 LOG = f"{0:020d}.log"
@@ -254,7 +254,7 @@ def move(work: Work) -> str:
     for source, into, release in ((THREE, SINGLE, OLD), (SINGLE, THREE, NEWEST)):
         disks = _whole(work, into)
         result = _moved(work, source, disks)
-        reports.append(f"{source} into {into} ({release}): {_served_twice(work, source, into, disks, result, release)}")
+        reports.append(f"{source} into {into} ({release}): {_served_twice(work, source, into, _nodes(disks), result, release)}")
         shutil.rmtree(work.folder / into)
     return "; ".join(reports)
 
@@ -278,8 +278,42 @@ def move_killed(work: Work) -> str:
     for disk in sorted(before)[:-1]:
         (disk / METADATA / LOG).write_bytes(old[disk])
     state = _moved(work, SINGLE, disks).state
-    report = _served_twice(work, SINGLE, THREE, disks, result, NEWEST)
+    report = _served_twice(work, SINGLE, THREE, _nodes(disks), result, NEWEST)
     return f"{strays} folders stray in between, again after only {last.parent.name} had it: {state}; {report}"
+
+
+def move_apart(work: Work) -> str:
+    """The controller of the other cluster is a node of its own; brokers have copies of the metadata that only follow."""
+    result = kafkalog.cluster_rebuild(work.disks(), work.folder / "out", controllers=[100])
+    nodes = nodes_of(result, lambda node: "controller" if node == 100 else "broker")
+    nodes.sort(key=lambda node: -node.number)
+    with work.running(nodes) as cluster:
+        cluster.check(work.folder / "before", len(result.partitions))
+        cluster.stop()
+    disks = [log_dir for node in nodes for log_dir in node.log_dirs]
+    moved = _moved(work, SINGLE, disks)
+    return f"{len(moved.metadata)} controller: {_served_twice(work, SINGLE, THREE, nodes, moved, NEWEST)}"
+
+
+def move_dynamic(work: Work) -> str:
+    """The other cluster is a new one with dynamic voters (kraft.version 1), which ran once."""
+    node = Node(5, [work.folder / "d1", work.folder / "d2"])
+    format_standalone(node, work.folder)
+    with work.running([node]) as cluster:
+        cluster.stop()
+    result = kafkalog.cluster_move(packed.log_directories(work.unpacked / THREE), node.log_dirs, ["orders", "txn"])
+    voters = kafkalog.cluster(node.log_dirs).image.voters
+    names = {"orders": "orders", "txn": "txn"}
+    for turn in (1, 2):
+        with work.running([node]) as cluster:
+            check = work.folder / f"check-{turn}"
+            state = cluster.check(check, len(result.partitions))
+            found = topic_differences(state, check, work.unpacked, THREE, names)
+            work.wrong += found
+            cluster.stop()
+    ids = ", ".join(str(voter.directory_id) for voter in voters.values())
+    strays = sum(map(_strays, node.log_dirs))
+    return f"voter {ids}: {len(result.partitions)} partitions moved, {len(found)} differences, {strays} stray"
 
 
 def _whole(work: Work, name: str) -> list[Path]:
@@ -297,8 +331,7 @@ def _nodes(disks: Sequence[Path]) -> list[Node]:
     return [Node(number, [disk for disk in disks if disk.parent.name == f"b{number}"]) for number in numbers]
 
 
-def _served_twice(work: Work, source: str, into: str, disks: Sequence[Path], result: MoveResult, release: str) -> str:
-    nodes = _nodes(disks)
+def _served_twice(work: Work, source: str, into: str, nodes: Sequence[Node], result: MoveResult, release: str) -> str:
     count = len(packed.admin(work.unpacked / into)["topics"]) + len(result.partitions)
     for turn in (1, 2):
         with work.running(nodes, release) as cluster:
@@ -309,7 +342,7 @@ def _served_twice(work: Work, source: str, into: str, disks: Sequence[Path], res
                 found += use_moved(cluster, state, MOVED)
             work.wrong += found
             cluster.stop()
-    strays = sum(map(_strays, disks))
+    strays = sum(_strays(log_dir) for node in nodes for log_dir in node.log_dirs)
     work.wrong += [f"{strays} stray folders"] if strays else []
     return f"{count} partitions, {len(result.partitions)} of them moved, {len(found)} differences, {strays} stray"
 
@@ -348,6 +381,8 @@ SCENARIOS: dict[str, Callable[[Work], str]] = {
     "clients": clients,
     "move": move,
     "move-killed": move_killed,
+    "move-apart": move_apart,
+    "move-dynamic": move_dynamic,
 }
 
 

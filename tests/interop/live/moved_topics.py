@@ -20,8 +20,8 @@ def moved_differences(
     """Everything that differs: partitions, topic ids, offsets and records of the moved topics, and of those that were there."""
     wanted = {topic: topic for topic in _topics(unpacked / into)}
     return [
-        *_of_cluster(state, check, unpacked, into, wanted),
-        *_of_cluster(state, check, unpacked, source, names),
+        *topic_differences(state, check, unpacked, into, wanted),
+        *topic_differences(state, check, unpacked, source, names),
         *(f"{name} is not there" for name in sorted({*wanted, *names.values()} - {each["topic"] for each in state["topics"]})),
     ]
 
@@ -30,7 +30,8 @@ def _topics(cluster: Path) -> set[str]:
     return {each["topic"] for each in packed.admin(cluster)["topics"]}
 
 
-def _of_cluster(state: Mapping[str, Any], check: Path, unpacked: Path, cluster: str, names: Mapping[str, str]) -> list[str]:
+def topic_differences(state: Mapping[str, Any], check: Path, unpacked: Path, cluster: str, names: Mapping[str, str]) -> list[str]:
+    """What differs of the topics of one cluster, which have these names now."""
     admin = packed.admin(unpacked / cluster)
     found = []
     ids = {each["topic"]: each["topicId"] for each in state["topics"]}
