@@ -19,6 +19,8 @@ from ..render.escape import printable
 from ..render.progress import ReadProgress
 from .cluster_rebuild import HEADINGS, read_config_file, require_consent
 
+ALREADY_THERE = "already there"
+
 
 def run_cluster_move(request: MoveRequest) -> int:
     """Move topics, or show the plan; the exit code."""
@@ -65,7 +67,7 @@ def _lines(result: MoveResult, request: MoveRequest) -> Iterator[str]:
     if result.obstacles:
         yield "Nothing is written before this is decided:"
         yield from (f"  {obstacle}" for obstacle in result.obstacles)
-    elif request.dry_run:
+    elif request.dry_run and result.state != ALREADY_THERE:
         where = f"from offset {result.metadata_offset} on, in epoch {result.metadata_epoch}"
         controllers = plural(len(result.metadata), "controller")
         yield f"The metadata of {controllers} would get {plural(result.record_count, 'record')} {where}."

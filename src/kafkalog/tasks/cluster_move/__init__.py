@@ -21,7 +21,7 @@ from .options import MoveOptions
 from .plan import make_plan
 from .result import MovedTopic, MoveResult
 from .target import read_target
-from .writing import write_plan
+from .writing import is_done, write_plan
 
 __all__ = ["MoveOptions", "MoveResult", "MovedTopic", "cluster_move", "move_topics"]
 
@@ -80,6 +80,8 @@ def move_topics(
     fs, progress = fs or LocalFs(), progress or (lambda size: None)
     require_one_cluster(sources, merged=True)
     plan = make_plan(sources, read_target(into, sources, fs), options, fs, progress)
+    if options.dry_run and not plan.result.obstacles and is_done(plan):
+        plan.result.state = "already there"
     if options.dry_run or plan.result.obstacles:
         return plan.result
     return write_plan(plan, fs, progress, SystemClock().now_ms() if now_ms is None else now_ms)

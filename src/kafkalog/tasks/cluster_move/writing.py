@@ -54,11 +54,11 @@ def write_plan(plan: Plan, fs: Fs, progress: Progress, now_ms: int) -> MoveResul
         for disk in target.disks:
             fs.require_useful(disk.path)
             locks.enter_context(fs.broker_lock(disk.path))
-        if is_known := all(each in target.image.topics for each in ids):
-            if not target.log.lacks(ids):
-                result.state = "already there"
-                return result
-        elif any(each in target.image.topics for each in ids):
+        if is_done(plan):
+            result.state = "already there"
+            return result
+        is_known = all(each in target.image.topics for each in ids)
+        if not is_known and any(each in target.image.topics for each in ids):
             gone = [topic for topic in result.topics if topic.topic_id not in target.image.topics]
             again = " ".join(f"--topic {topic.source}" for topic in gone)
             raise UsageError(f"some of these topics were moved before and are there; to move those that are not: {again}")
@@ -69,6 +69,12 @@ def write_plan(plan: Plan, fs: Fs, progress: Progress, now_ms: int) -> MoveResul
         append_everywhere(target.log, batch, result.metadata_epoch, fs, now_ms)
     result.state = "written"
     return result
+
+
+def is_done(plan: Plan) -> bool:
+    """Whether every controller knows of the topics."""
+    ids = [topic.topic_id for topic in plan.result.topics]
+    return all(each in plan.target.image.topics for each in ids) and not plan.target.log.lacks(ids)
 
 
 def _place_partitions(plan: Plan, fs: Fs, progress: Progress, now_ms: int) -> None:
