@@ -33,6 +33,7 @@ Repair
     recover         do what a broker does after an unclean shutdown
     find_deleted    deleted topics and segments that are still on the disk
     undelete        copy them into clean partitions
+    cluster_move    single topics of one cluster, put into another one that is stopped
     cluster_rebuild  a cluster whose metadata is lost, as log directories that brokers open; or a backup as a new cluster
 
 Write (in place only while no broker runs)
@@ -79,6 +80,7 @@ if TYPE_CHECKING:
     from .tables.logs import open_logs as open
     from .tasks.append import append
     from .tasks.cluster import cluster
+    from .tasks.cluster_move import cluster_move
     from .tasks.cluster_rebuild import cluster_rebuild
     from .tasks.compact import compact
     from .tasks.convert import convert
@@ -119,6 +121,7 @@ __all__ = [
     "__version__",
     "append",
     "cluster",
+    "cluster_move",
     "cluster_rebuild",
     "compact",
     "convert",
@@ -150,6 +153,7 @@ _MODULES = {
     "PartitionLog": "engine.partition_log",
     "append": "tasks.append",
     "cluster": "tasks.cluster",
+    "cluster_move": "tasks.cluster_move",
     "cluster_rebuild": "tasks.cluster_rebuild",
     "compact": "tasks.compact",
     "convert": "tasks.convert",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,9 @@ from kafkalog.format.checkpoint import (
     encode_partition_metadata,
 )
 from kafkalog.format.names import parse_folder_name
+from kafkalog.format.reference import Record, encode_batch
 from kafkalog.format.snapshot import PRODUCERS, encode_snapshot
+from kafkalog.payloads.message_writing import encode_cluster_metadata
 from kafkalog.payloads.metadata_snapshot import NewMetadataRecord, encode_metadata_snapshot
 
 Files = dict[str, bytes]
@@ -89,6 +92,49 @@ def _copy_files(copy: CopyFiles) -> Files:
         producers["producer_id"] = copy.snapshot_ids
         files[f"{0:020d}.snapshot"] = encode_snapshot(producers)
     return files
+
+
+def metadata_files(path: str, voters: Sequence[int], *batches: bytes, leader_epoch: int = 1) -> Files:
+    """The files of a controller's copy of the metadata log."""
+    folder = f"{path}/__cluster_metadata-0"
+    state = {"clusterId": "", "leaderId": voters[0], "leaderEpoch": leader_epoch, "votedId": -1, "appliedOffset": 0}
+    state |= {"currentVoters": [{"voterId": each} for each in voters], "data_version": 0}
+    return {
+        f"{folder}/{0:020d}.log": b"".join(batches),
+        f"{folder}/leader-epoch-checkpoint": encode_leader_epoch_checkpoint([EpochStart(1, 0)]),
+        f"{folder}/partition.metadata": encode_partition_metadata(PartitionMetadata(0, "AAAAAAAAAAAAAAAAAAAAAQ")),
+        f"{folder}/quorum-state": json.dumps(state).encode(),
+    }
+
+
+def metadata_batch(offset: int, *records: NewMetadataRecord, epoch: int = 1) -> bytes:
+    """A batch of a metadata log."""
+    values = [encode_cluster_metadata(each.name, each.version, each.data) for each in records]
+    stored = [Record(offset + number, 1000, None, value) for number, value in enumerate(values)]
+    return encode_batch(stored, leader_epoch=epoch)
+
+
+def cluster_records(
+    brokers: Mapping[int, Sequence[str]], *, levels: Mapping[str, int] = LEVELS, next_producer_id: int = 5000
+) -> list[NewMetadataRecord]:
+    """What the metadata say of a cluster with these brokers and the ids of their log directories."""
+    records = [
+        NewMetadataRecord("FeatureLevelRecord", 0, {"name": name, "featureLevel": level}) for name, level in levels.items()
+    ]
+    for number, directories in brokers.items():
+        data = {
+            "brokerId": number,
+            "incarnationId": "aW5jYXJuYXRpb24gaWQgbw",
+            "brokerEpoch": 9,
+            "endPoints": [],
+            "features": [],
+            "rack": None,
+            "fenced": True,
+            "logDirs": list(directories),
+        }
+        records.append(NewMetadataRecord("RegisterBrokerRecord", 3, data))
+    data = {"brokerId": 1, "brokerEpoch": 9, "nextProducerId": next_producer_id}
+    return [*records, NewMetadataRecord("ProducerIdsRecord", 0, data)]
 
 
 def write_files(folder: Path, files: Files) -> None:

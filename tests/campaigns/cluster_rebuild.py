@@ -3,7 +3,8 @@
     python -m tests.campaigns.cluster_rebuild [--minutes 5] [SCENARIO...]
 
 Each scenario takes the disks of a real cluster without its metadata, does more harm to them, rebuilds, starts brokers on the
-output and compares what they say with what the cluster said before. The suite runs `plain`, `single` and a merged backup
+output and compares what they say with what the cluster said before. `clients` lets those go on that were at work before,
+`move` puts topics of one cluster into another. The suite runs `plain`, `single`, a merged backup and a move into it
 (tests/interop/test_cluster_rebuild.py); here are all of them. It needs Java and Maven.
 """
 
@@ -21,14 +22,19 @@ from pathlib import Path
 from typing import Any
 
 import kafkalog
+from kafkalog.tasks.cluster_move import MoveResult
 from kafkalog.tasks.cluster_rebuild import RebuildResult
 from tests.clusters import packed
 from tests.golden import sets
 from tests.interop.live.broker import NEWEST, resolve_jars
-from tests.interop.live.cluster import Node, RunningCluster, running_cluster
+from tests.interop.live.cluster import Node, RunningCluster, format_standalone, running_cluster
+from tests.interop.live.cluster_clients import GROUPS, TRANSACTED, TRANSACTIONAL_ID, clients_go_on
 from tests.interop.live.cluster_differences import differences
+from tests.interop.live.moved_topics import moved_differences, topic_differences, use_moved
 
 METADATA = "__cluster_metadata-0"
+LOG = f"{0:020d}.log"
+MOVED = {"orders": "orders.moved", "txn": "txn-moved", "weird.name_-1": "weird"}
 OLD = "3.9.1"
 THREE, SINGLE = "three", "single39"
 
@@ -207,6 +213,140 @@ def metadata_left(work: Work) -> str:
     return f"{report}; {count} topic configs, {len(state['scram'])} SCRAM users, {state['acls']} ACLs, {state['quotas']} quotas"
 
 
+def clients(work: Work) -> str:
+    """Consumers of groups of both protocols and old transactional ids go on, without a record lost or read twice."""
+    reports = []
+    for name, release in ((THREE, NEWEST), (SINGLE, OLD)):
+        result = kafkalog.cluster_rebuild(work.disks(name), work.folder / f"out-{name}")
+        shutil.rmtree(work.folder / "disks")
+        with work.running(nodes_of(result), release) as cluster:
+            state = cluster.check(work.folder / f"check-{name}", len(result.partitions))
+            ends = {place: found["latest"] for place, found in state["partitionOffsets"].items()}
+            wrong = clients_go_on(cluster, state, work.unpacked / f"{name}-records", ends)
+            again = cluster.check(work.folder / f"again-{name}", len(result.partitions))
+            work.wrong += [*wrong, *_lags(again), *_other_ids(state, again)]
+            cluster.stop()
+        kinds = ", ".join(f"{group} ({state['groups'][group]})" for group in GROUPS)
+        reports.append(f"{release}: {kinds} read to the end, {TRANSACTIONAL_ID} committed, {len(wrong)} differences")
+    return "; ".join(reports)
+
+
+def _lags(state: Mapping[str, Any]) -> list[str]:
+    """The commits of the groups that are not at the end of their partition, except for what was written since."""
+    found = []
+    for each in state["groupOffsets"]:
+        place = f"{each['topic']}-{each['partition']}"
+        end = state["partitionOffsets"][place]["latest"] if place in state["partitionOffsets"] else each["offset"]
+        if each["groupId"] in GROUPS and each["offset"] != end and place != TRANSACTED:
+            found.append(f"{each['groupId']} committed {each['offset']} of {place}, which ends at {end}")
+    return found
+
+
+def _other_ids(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """The transactional ids that got another producer id."""
+    ids, now = ({each["transactionalId"]: each["producerId"] for each in state["transactions"]} for state in (before, after))
+    return [f"{name} has producer id {now.get(name)}, had {found}" for name, found in ids.items() if now.get(name) != found]
+
+
+def move(work: Work) -> str:
+    """Topics of each cluster are moved into the other one, which has topics of the same names, and both are started twice."""
+    reports = []
+    for source, into, release in ((THREE, SINGLE, OLD), (SINGLE, THREE, NEWEST)):
+        disks = _whole(work, into)
+        result = _moved(work, source, disks)
+        reports.append(f"{source} into {into} ({release}): {_served_twice(work, source, into, _nodes(disks), result, release)}")
+        shutil.rmtree(work.folder / into)
+    return "; ".join(reports)
+
+
+def move_killed(work: Work) -> str:
+    """A move is killed before the metadata, and after one controller of three got them; the cluster is started in between."""
+    disks = _whole(work, THREE)
+    before = {disk: (disk / METADATA / LOG).read_bytes() for disk in disks if (disk / METADATA).exists()}
+    result = _moved(work, SINGLE, disks)
+    for disk, content in before.items():
+        (disk / METADATA / LOG).write_bytes(content)
+    with work.running(_nodes(disks)) as cluster:
+        cluster.check(work.folder / "between", 1, 20)
+        cluster.stop()
+    strays = sum(map(_strays, disks))
+    for stray in [stray for disk in disks for stray in disk.glob("*-stray")]:
+        shutil.rmtree(stray)
+    old = {disk: (disk / METADATA / LOG).read_bytes() for disk in before}
+    result = _moved(work, SINGLE, disks)
+    last = sorted(before)[-1]
+    for disk in sorted(before)[:-1]:
+        (disk / METADATA / LOG).write_bytes(old[disk])
+    state = _moved(work, SINGLE, disks).state
+    report = _served_twice(work, SINGLE, THREE, _nodes(disks), result, NEWEST)
+    return f"{strays} folders stray in between, again after only {last.parent.name} had it: {state}; {report}"
+
+
+def move_apart(work: Work) -> str:
+    """The controller of the other cluster is a node of its own; brokers have copies of the metadata that only follow."""
+    result = kafkalog.cluster_rebuild(work.disks(), work.folder / "out", controllers=[100])
+    nodes = nodes_of(result, lambda node: "controller" if node == 100 else "broker")
+    nodes.sort(key=lambda node: -node.number)
+    with work.running(nodes) as cluster:
+        cluster.check(work.folder / "before", len(result.partitions))
+        cluster.stop()
+    disks = [log_dir for node in nodes for log_dir in node.log_dirs]
+    moved = _moved(work, SINGLE, disks)
+    return f"{len(moved.metadata)} controller: {_served_twice(work, SINGLE, THREE, nodes, moved, NEWEST)}"
+
+
+def move_dynamic(work: Work) -> str:
+    """The other cluster is a new one with dynamic voters (kraft.version 1), which ran once."""
+    node = Node(5, [work.folder / "d1", work.folder / "d2"])
+    format_standalone(node, work.folder)
+    with work.running([node]) as cluster:
+        cluster.stop()
+    result = kafkalog.cluster_move(packed.log_directories(work.unpacked / THREE), node.log_dirs, ["orders", "txn"])
+    voters = kafkalog.cluster(node.log_dirs).image.voters
+    names = {"orders": "orders", "txn": "txn"}
+    for turn in (1, 2):
+        with work.running([node]) as cluster:
+            check = work.folder / f"check-{turn}"
+            state = cluster.check(check, len(result.partitions))
+            found = topic_differences(state, check, work.unpacked, THREE, names)
+            work.wrong += found
+            cluster.stop()
+    ids = ", ".join(str(voter.directory_id) for voter in voters.values())
+    strays = sum(map(_strays, node.log_dirs))
+    return f"voter {ids}: {len(result.partitions)} partitions moved, {len(found)} differences, {strays} stray"
+
+
+def _whole(work: Work, name: str) -> list[Path]:
+    target = work.folder / name
+    shutil.copytree(work.unpacked / name, target, ignore=shutil.ignore_patterns("expected"))
+    return packed.log_directories(target)
+
+
+def _moved(work: Work, source: str, disks: Sequence[Path]) -> MoveResult:
+    return kafkalog.cluster_move(packed.log_directories(work.unpacked / source), disks, list(MOVED), names=MOVED)
+
+
+def _nodes(disks: Sequence[Path]) -> list[Node]:
+    numbers = sorted({int(disk.parent.name[1:]) for disk in disks})
+    return [Node(number, [disk for disk in disks if disk.parent.name == f"b{number}"]) for number in numbers]
+
+
+def _served_twice(work: Work, source: str, into: str, nodes: Sequence[Node], result: MoveResult, release: str) -> str:
+    count = len(packed.admin(work.unpacked / into)["topics"]) + len(result.partitions)
+    for turn in (1, 2):
+        with work.running(nodes, release) as cluster:
+            check = work.folder / f"check-{into}-{source}-{turn}"
+            state = cluster.check(check, count)
+            found = moved_differences(state, check, work.unpacked, source, into, MOVED)
+            if turn == 2:
+                found += use_moved(cluster, state, MOVED)
+            work.wrong += found
+            cluster.stop()
+    strays = sum(_strays(log_dir) for node in nodes for log_dir in node.log_dirs)
+    work.wrong += [f"{strays} stray folders"] if strays else []
+    return f"{count} partitions, {len(result.partitions)} of them moved, {len(found)} differences, {strays} stray"
+
+
 def kafka_alone(work: Work) -> str:
     """What Kafka does without us; then the stray folders are taken back."""
     disks, alone = _made_stray(work)
@@ -238,6 +378,11 @@ SCENARIOS: dict[str, Callable[[Work], str]] = {
     "kafka-alone": kafka_alone,
     "in-place": in_place,
     "metadata-left": metadata_left,
+    "clients": clients,
+    "move": move,
+    "move-killed": move_killed,
+    "move-apart": move_apart,
+    "move-dynamic": move_dynamic,
 }
 
 

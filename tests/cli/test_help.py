@@ -24,7 +24,16 @@ from kafkalog.cli.main import kafkalog as group
 from kafkalog.cli.run.version import MISSING, NATIVE_FUNCTIONS, version_lines
 from kafkalog.format.reference import Record, encode_batch
 from kafkalog.kernels import native
-from tests.builders.small_clusters import CopyFiles, disk_files, write_files
+from tests.builders.small_clusters import (
+    OTHER_ID,
+    CopyFiles,
+    cluster_records,
+    directory_id,
+    disk_files,
+    metadata_batch,
+    metadata_files,
+    write_files,
+)
 from tests.builders.small_logs import made_batch
 from tests.cli.runner import COMMAND, Run, write_topic
 from tests.clusters import packed
@@ -47,6 +56,7 @@ PATHS = {
     "/mnt/nodes": "three",
     "/mnt/b1": "b1",
     "/mnt/b2": "b2",
+    "/mnt/new": "new",
 }
 
 
@@ -180,6 +190,8 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_topic(folder, "offsets-0", committed_offset())
     for node, path in enumerate(("b1/d1", "b2/d1", "cluster-backup/b1"), 1):
         write_files(folder, disk_files(path, node, {"orders-0": CopyFiles(made_batch(0))}))
+    metadata = metadata_files("new/d1", [1], metadata_batch(0, *cluster_records({1: [directory_id(1, 70)]})))
+    write_files(folder, disk_files("new/d1", 1, {}, number=70, cluster=OTHER_ID) | metadata)
     (folder / "topics.properties").write_text("orders/retention.ms=604800000\n")
     shutil.copy(folder / "offsets-0" / f"{0:020}.log", folder)
     for name in ("orders.jsonl", "records.jsonl"):

@@ -16,6 +16,7 @@ from tests.cli.forks import Forks
 from tests.conftest import require, unavailable
 
 JOBS = [pytest.param(job, id=job.name) for job in power_cuts.all_jobs()]
+SMALL_JOBS = [pytest.param(job, id=job.name) for job in power_cuts.all_jobs() if job.sampled == 1]
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +28,7 @@ def forks() -> Iterator[Forks]:
 
 @pytest.mark.parametrize("job", JOBS)
 def test_a_power_cut_before_any_step_leaves_old_or_new_and_a_second_run_completes(job: power_cuts.Job) -> None:
-    images, wrong = power_cuts.power_cuts(job, rerun_every=32, every_image=3)
+    images, wrong = power_cuts.power_cuts(job, rerun_every=32, every_image=3 * job.sampled)
     assert images > 100
     assert wrong == []
 
@@ -35,7 +36,7 @@ def test_a_power_cut_before_any_step_leaves_old_or_new_and_a_second_run_complete
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
 @pytest.mark.parametrize("job", JOBS)
 def test_a_failing_step_is_reported_and_a_second_run_completes(job: power_cuts.Job, number: int) -> None:
-    steps, wrong = power_cuts.failing_steps(job, number)
+    steps, wrong = power_cuts.failing_steps(job, number, job.sampled)
     assert steps > 25
     assert wrong == []
 
@@ -52,7 +53,7 @@ def test_a_rebuild_that_fails_between_two_partitions_is_completed_by_a_second_ru
     assert wrong == []
 
 
-@pytest.mark.parametrize("job", JOBS)
+@pytest.mark.parametrize("job", SMALL_JOBS)
 def test_every_sync_is_needed(job: power_cuts.Job) -> None:
     syncs = [sync for sync in power_cuts.syncs_of(job) if sync.number not in job.excused]
     assert power_cuts.unneeded_syncs(job, syncs[4::6]) == []
@@ -66,9 +67,9 @@ def test_a_command_disturbed_at_any_system_call_leaves_old_or_new_and_a_second_r
     disturbed = Disturbed(job, forks)
     calls = disturbed.calls()
     assert len(calls) > 100
-    for number, call in enumerate(calls[::16]):
+    for number, call in enumerate(calls[:: 16 * job.sampled]):
         disturbed.send((signal.SIGKILL, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)[number % 4], call)
-    for call in [call for call in calls if call.writes][::12]:
+    for call in [call for call in calls if call.writes][:: 12 * job.sampled]:
         disturbed.fail("ENOSPC", call)
     assert disturbed.wrong == []
     assert len(disturbed.missed) < 10

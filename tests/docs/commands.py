@@ -14,7 +14,7 @@ README = ROOT / "README.md"
 FENCED = re.compile(r"^ *```(\w*)[^\n]*\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"(?:^(?: {4}|\t).*\n|^\n(?= {4}))+", re.MULTILINE)
 INLINE = re.compile(r"`([^`]+)`")
-CALL = re.compile(r"(?<!from )\bkafkalog (?P<command>cluster rebuild|[a-z]+)\b(?P<rest>[^|;&<>\n]*)")
+CALL = re.compile(r"(?<!from )\bkafkalog (?P<command>cluster (?:rebuild|move)|[a-z]+)\b(?P<rest>[^|;&<>\n]*)")
 REMARK = re.compile(r"(?:^|\s)#\s.*$", re.MULTILINE)
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
 

@@ -13,6 +13,7 @@ from kafkalog import __version__
 from .commands.append import append
 from .commands.cat import cat
 from .commands.cluster import cluster
+from .commands.cluster_move import cluster_move
 from .commands.cluster_rebuild import cluster_rebuild
 from .commands.compact import compact
 from .commands.convert import convert
@@ -92,7 +93,7 @@ def _show_version(*, verbose: bool) -> None:
 kafkalog.add_commands("Look", ls, cat, table, dump, explain, transactions, profile, report, estimate)
 kafkalog.add_commands("Clusters", cluster, groups)
 kafkalog.add_commands("Check", verify, diff)
-kafkalog.add_commands("Repair", salvage, reindex, recover, undelete, cluster_rebuild)
+kafkalog.add_commands("Repair", salvage, reindex, recover, undelete, cluster_rebuild, cluster_move)
 kafkalog.add_commands("Write", append, convert, compact, retain, truncate)
 kafkalog.add_commands("Pipeline", ingest)
 kafkalog.add_commands("Learn", demo)

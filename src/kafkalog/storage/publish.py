@@ -139,15 +139,16 @@ class StagedFolder:
     """A new folder, filled out of sight. `publish` makes it appear, complete and durable; without it nothing stays.
 
     Callers that write more than whole files into `staging` do so on `unsynced`, and finally call `sync_files`. Until then it is
-    closed to everybody else. `original` is the pattern of the original, if it is a copy.
+    closed to everybody else. `original` is the pattern of the original, if it is a copy. `staging` is where it is filled, next to
+    its place: in a broker's log directory under a name that brokers ignore.
     """
 
-    def __init__(self, fs: Fs, target: str, original: Pattern | None = None) -> None:
+    def __init__(self, fs: Fs, target: str, original: Pattern | None = None, staging: str | None = None) -> None:
         self.pattern = _pattern_of_new(fs, target, original)
         self.fs = OwnedFs(fs, self.pattern)
         self.unsynced = UnsyncedFs(self.fs)
         self.target = target
-        self.staging = unfinished_path(target)
+        self.staging = staging or unfinished_path(target)
         self.published = False
         self._is_ours = self._is_locked = self._is_complete = False
         self._locks = ExitStack()

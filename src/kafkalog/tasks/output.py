@@ -81,11 +81,11 @@ def output_folder(out: PathLike) -> str:
             return folder
 
 
-def staged_copy(fs: Fs, folder: str, partition: Partition) -> StagedFolder:
+def staged_copy(fs: Fs, folder: str, partition: Partition, staging: str | None = None) -> StagedFolder:
     """The new folder of a copy of a partition, with the owner and mode of its log; from an object store, with the defaults."""
     is_here = isinstance(partition.store, LocalStore) or not isinstance(fs, LocalFs)
     log = replaced_ownership(fs, partition.segments[-1].log.path) if is_here and partition.segments else None
-    return StagedFolder(fs, folder, None if log is None else Pattern(log, fs.ownership(partition.folder)))
+    return StagedFolder(fs, folder, None if log is None else Pattern(log, fs.ownership(partition.folder)), staging)
 
 
 def raft_files(partition: Partition) -> list[StoredFile]:

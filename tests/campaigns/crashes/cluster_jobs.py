@@ -1,16 +1,32 @@
-"""`cluster rebuild` under crashes: see power_cuts.py."""
+"""`cluster rebuild` and `cluster move` under crashes: see power_cuts.py."""
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+from kafkalog.errors import CorruptBatch, TornTail
 from kafkalog.format.names import META_PROPERTIES
+from kafkalog.format.reference import decode_entries
+from kafkalog.payloads.metadata_snapshot import NewMetadataRecord
 from kafkalog.storage.unfinished import UNFINISHED
+from kafkalog.tasks.cluster_move import MoveOptions, move_topics
 from kafkalog.tasks.cluster_rebuild import RebuildOptions, rebuild_disks
 from kafkalog.tasks.cluster_rebuild.disks import read_disk
 from kafkalog.tasks.cluster_rebuild.writing import JOURNAL
 from tests.builders.memory_store import MemoryStore
 from tests.builders.simulated_disk import Files, SimulatedFs
-from tests.builders.small_clusters import OTHER_ID, STRAY, TOPIC_ID, CopyFiles, disk_files
-from tests.builders.small_logs import made_batch
+from tests.builders.small_clusters import (
+    OTHER_ID,
+    STRAY,
+    TOPIC_ID,
+    CopyFiles,
+    cluster_records,
+    directory_id,
+    disk_files,
+    metadata_batch,
+    metadata_files,
+)
+from tests.builders.small_logs import FIRST_TIME, made_batch
 
 from .power_cuts import Job
 from .write_jobs import SAME_FOLDER
@@ -103,7 +119,79 @@ def _without_notes(files: Files) -> Files:
     return {path: content for path, content in files.items() if not path.endswith((".rebuild.jsonl", "/.lock"))}
 
 
+INTO = ("/target/t1/d1", "/target/t2/d1")
+TARGET = "VGFyZ2V0IG9mIHRoZSB0ZQ"
+METADATA = "__cluster_metadata-0"
+
+
+def target_files() -> Files:
+    """The disk of a broker, and two controllers' disks; the second has not caught up."""
+    brokers = {node: [directory_id(node, 7)] for node in (1, 2)}
+    levels = {"metadata.version": 30}
+    batch = metadata_batch(0, *cluster_records(brokers, levels=levels))
+    more = metadata_batch(len(levels) + 3, NewMetadataRecord("NoOpRecord", 0, {}))
+    files = cluster_files()
+    for node, path in enumerate(INTO, 1):
+        own = {"users-0": CopyFiles(made_batch(0, leader_epoch=1), OTHER_ID)}
+        files |= disk_files(path, node, own, number=7, cluster=TARGET)
+        files |= metadata_files(path, (1, 2), batch, more if node == 1 else b"")
+    return files
+
+
+def _move(fs: SimulatedFs) -> None:
+    store = MemoryStore(fs.files())
+    sources, into = ([read_disk(store, disk) for disk in disks] for disks in (DISKS, INTO))
+    move_topics(sources, into, MoveOptions(("orders",), replicas=2), fs=fs, now_ms=FIRST_TIME)
+
+
+def move_holds(image: Files, complete: Files) -> bool:
+    """Nothing of what was there is gone; a partition is there whole or not at all; and no controller knows of one that is not."""
+    before = target_files()
+    logs = {path: before[path] for path in before if path.endswith(".log") and METADATA in path}
+    kept = {path for path in before if path.endswith((".log", "meta.properties", ".kafka_cleanshutdown"))}
+    if any(not image.get(path, b"").startswith(before[path]) for path in kept):
+        return False
+    folders = [f"{disk}/orders-0" for disk in INTO]
+    if any(_below(image, folder) not in ({}, _below(complete, folder)) for folder in folders):
+        return False
+    if not any(_entries(image[path]) == _entries(complete[path]) for path in logs):
+        return True
+    needed = [path for path in complete if path.endswith("-checkpoint") and METADATA not in path]
+    needed += [path for folder in folders for path in _below(complete, folder)]
+    return all(image.get(path) == complete[path] for path in needed)
+
+
+def _entries(log: bytes) -> list[tuple[int | None, int, int]]:
+    """The entries of a log as far as it goes, without their times, which are those of the run."""
+    found = []
+    with suppress(TornTail, CorruptBatch):
+        for entry in decode_entries(log):
+            found.append((entry.base_offset, entry.leader_epoch, entry.size))
+    return found
+
+
+def _what_counts(files: Files) -> dict[str, object]:
+    """Indexes and snapshots of the metadata log are what recovery makes of it, sooner or later."""
+    counted: dict[str, object] = {path: content for path, content in files.items() if METADATA not in path}
+    counted |= {path: _entries(content) for path, content in files.items() if METADATA in path and path.endswith(".log")}
+    counted.pop("/target/t1/d1/.lock", None)
+    counted.pop("/target/t2/d1/.lock", None)
+    return counted
+
+
 JOBS = (
+    Job(
+        "cluster move",
+        target_files,
+        _move,
+        move_holds,
+        lambda folder: [
+            *("cluster", "move", f"{folder}/disks", "--topic", "orders", "--into", f"{folder}/target"),
+            *("--replicas", "2", "--yes"),
+        ],
+        _what_counts,
+        sampled=16,
+    ),
     Job(
         "cluster rebuild",
         cluster_files,

@@ -18,13 +18,16 @@ import org.apache.kafka.common.quota.ClientQuotaFilter;
 import org.apache.kafka.common.serialization.*;
 
 /**
- * What a running cluster says of itself: ClusterClient BOOTSTRAP OPERATION ARGUMENTS...
+ * What a running cluster says of itself: ClusterClient BOOTSTRAP OPERATION ARGUMENTS... [-- OPERATION ARGUMENTS...]...
  *
  *   check FOLDER PARTITIONS [SECONDS]   waits for so many partitions with leaders, then writes state.json and the records of each
  *                                       partition, in both isolation levels, as PARTITION.jsonl and PARTITION.read_committed.jsonl
  *   write PARTITION...                  one record by a new idempotent producer into each; prints "PARTITION OFFSET"
  *   resume GROUP [PROTOCOL]             a member joins the group and commits nothing; prints "PARTITION POSITION" of what it gets
  *   transact ID PARTITION               a transaction of one record, committed; prints "PARTITION OFFSET"
+ *   goon GROUP [PROTOCOL]               a member reads to the end of its partitions and commits; prints "PARTITION FIRST LAST COUNT"
+ *   abort PARTITION...                  ends the transactions that are open in each, as kafka-transactions.sh does
+ *   delete TOPIC...                     deletes the topics
  */
 public class ClusterClient {
     private static final long SECONDS = 90;
@@ -33,16 +36,31 @@ public class ClusterClient {
 
     public static void main(String[] given) throws Exception {
         bootstrap = given[0];
-        List<String> rest = Arrays.asList(given).subList(2, given.length);
-        switch (given[1]) {
+        List<String> words = new ArrayList<>();
+        for (String word : Arrays.asList(given).subList(1, given.length)) {
+            if (word.equals("--")) {
+                run(words.get(0), words.subList(1, words.size()));
+                words = new ArrayList<>();
+            } else {
+                words.add(word);
+            }
+        }
+        run(words.get(0), words.subList(1, words.size()));
+        System.out.flush();
+        Runtime.getRuntime().halt(0);
+    }
+
+    private static void run(String operation, List<String> rest) throws Exception {
+        switch (operation) {
             case "check": check(Path.of(rest.get(0)), Integer.parseInt(rest.get(1)), rest.size() > 2 ? Long.parseLong(rest.get(2)) : SECONDS); break;
             case "write": write(rest); break;
             case "resume": resume(rest.get(0), rest.size() > 1 ? rest.get(1) : "classic"); break;
             case "transact": transact(rest.get(0), place(rest.get(1))); break;
-            default: throw new IllegalArgumentException(given[1]);
+            case "goon": goOn(rest.get(0), rest.size() > 1 ? rest.get(1) : "classic"); break;
+            case "abort": abort(rest); break;
+            case "delete": delete(rest); break;
+            default: throw new IllegalArgumentException(operation);
         }
-        System.out.flush();
-        Runtime.getRuntime().halt(0);
     }
 
     private static TopicPartition place(String name) {
@@ -295,6 +313,57 @@ public class ClusterClient {
                     System.out.println(place + " " + offset.offset());
                 }
             });
+        }
+    }
+
+    private static void goOn(String group, String protocol) throws Exception {
+        Map<String, Object> all = settings("group.id", group, "enable.auto.commit", false, "auto.offset.reset", "earliest");
+        if (!protocol.equals("classic")) {
+            all.put("group.protocol", protocol);
+        }
+        try (Admin admin = Admin.create(settings()); KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(all)) {
+            Map<TopicPartition, OffsetAndMetadata> committed = of(admin.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata());
+            Set<String> topics = new TreeSet<>();
+            committed.keySet().forEach(each -> topics.add(each.topic()));
+            consumer.subscribe(topics);
+            Map<TopicPartition, List<Long>> seen = new TreeMap<>(Comparator.comparing(TopicPartition::toString));
+            long deadline = System.currentTimeMillis() + SECONDS * 1000;
+            while (System.currentTimeMillis() < deadline) {
+                for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(100))) {
+                    seen.computeIfAbsent(new TopicPartition(record.topic(), record.partition()), key -> new ArrayList<>()).add(record.offset());
+                }
+                Set<TopicPartition> here = consumer.assignment();
+                if (!here.isEmpty()) {
+                    Map<TopicPartition, Long> ends = consumer.endOffsets(here);
+                    if (here.stream().allMatch(each -> consumer.position(each) >= ends.get(each))) {
+                        break;
+                    }
+                }
+            }
+            consumer.commitSync();
+            seen.forEach((place, offsets) ->
+                    System.out.println(place + " " + offsets.get(0) + " " + offsets.get(offsets.size() - 1) + " " + offsets.size()));
+        }
+    }
+
+    private static void abort(List<String> places) throws Exception {
+        try (Admin admin = Admin.create(settings())) {
+            for (String name : places) {
+                TopicPartition at = place(name);
+                for (ProducerState each : of(admin.describeProducers(List.of(at)).partitionResult(at)).activeProducers()) {
+                    if (each.currentTransactionStartOffset().isPresent()) {
+                        of(admin.abortTransaction(new AbortTransactionSpec(at, each.producerId(), (short) each.producerEpoch(),
+                                each.coordinatorEpoch().orElse(0))).all());
+                        System.out.println(name + " " + each.currentTransactionStartOffset().getAsLong());
+                    }
+                }
+            }
+        }
+    }
+
+    private static void delete(List<String> topics) throws Exception {
+        try (Admin admin = Admin.create(settings())) {
+            of(admin.deleteTopics(topics).all());
         }
     }
 

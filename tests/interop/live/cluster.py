@@ -128,6 +128,24 @@ def running_cluster(
         cluster.kill()
 
 
+def format_standalone(node: Node, folder: Path) -> None:
+    """Format the log directories of a node as a cluster of its own with dynamic voters, of which it is the only one."""
+    for log_dir in node.log_dirs:
+        log_dir.mkdir()
+    log_dirs = ",".join(map(str, node.log_dirs))
+    text = PROPERTIES.format(node=node.number, roles=node.roles, log_dirs=log_dirs, voters="", offsets_partitions=3)
+    listeners = f"PLAINTEXT://127.0.0.1:{node.port},CONTROLLER://127.0.0.1:{node.controller_port}"
+    properties = folder / "format.properties"
+    lines = [line for line in text.splitlines() if not line.startswith("controller.quorum.voters")]
+    properties.write_text(
+        "\n".join([*lines, f"listeners={listeners}", f"controller.quorum.bootstrap.servers=127.0.0.1:{node.controller_port}\n"])
+    )
+    command = ["java", *SHORT_LIVED, "-cp", f"{jars_of(NEWEST)}/*", "kafka.tools.StorageTool", "format", "--standalone"]
+    command += ["-t", "ZHluYW1pYyBjbHVzdGVyIQ", "-c", str(properties)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=CLIENT_SECONDS, check=False)
+    assert not done.returncode, done.stderr[-4000:]
+
+
 def _start(node: Node, cluster: RunningCluster, voters: str, settings: Mapping[str, str]) -> None:
     log_dirs = ",".join(map(str, node.log_dirs))
     text = PROPERTIES.format(node=node.number, roles=node.roles, log_dirs=log_dirs, voters=voters, offsets_partitions=3)

@@ -6,11 +6,9 @@ from dataclasses import dataclass
 
 import click
 
-from kafkalog.errors import UsageError
-
 from .help import Command
 from .shared_options import dry_run_option, json_option, quiet_option, requested
-from .values import Number, complete_path
+from .values import Number, by_topic, complete_path
 
 HELP = """\
 Bring back a cluster whose metadata is lost, or move one.
@@ -64,14 +62,6 @@ class RebuildRequest:
     quiet: bool
 
 
-def _topic_ids(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    pairs = [value.partition("=") for value in values]
-    for topic, _, topic_id in pairs:
-        if not topic or not topic_id:
-            raise UsageError(f"--topic-id {topic}: give TOPIC=ID")
-    return {topic: topic_id for topic, _, topic_id in pairs}
-
-
 @click.command(name="cluster rebuild", cls=Command, help=HELP, notes=NOTES, examples=EXAMPLES)
 @click.argument("disks", metavar="DISK...", nargs=-1, required=True, shell_complete=complete_path)
 @click.option("--out", metavar="DIR", help="Make the new log directories below this folder.")
@@ -86,7 +76,7 @@ def _topic_ids(context: click.Context, parameter: click.Parameter, values: tuple
 @click.option("--config", metavar="FILE", help="Settings of topics: a properties file with lines TOPIC/KEY=VALUE.")
 @click.option("--release", metavar="X.Y", help="Kafka's release, if no disk says it.  [default: as the disks were formatted]")
 @click.option("--controller", multiple=True, type=Number(0), metavar="N", help="Make a disk for controller N; may be repeated.")
-@click.option("--topic-id", multiple=True, callback=_topic_ids, metavar="TOPIC=ID", help="Of two topics of one name, this one.")
+@click.option("--topic-id", multiple=True, callback=by_topic, metavar="TOPIC=ID", help="Of two topics of one name, this one.")
 @click.option("--prefer", type=click.Choice(("stray", "live")), help="Of two topics of one name, the one with such folders.")
 @click.option("--missing-empty", is_flag=True, help="Begin partitions empty of which no copy is left.")
 @click.option("--node", type=Number(0), metavar="N", help="Put all disks into one new node, with one copy of each partition.")

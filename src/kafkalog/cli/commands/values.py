@@ -18,7 +18,7 @@ from kafkalog.format.names import parse_folder_name
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)
 NAMES_LISTED = 30
-PLACES = ("path", "paths", "sources")  # arguments at which there are topics
+PLACES = ("path", "paths", "sources", "disks")  # arguments at which there are topics
 
 
 class Number(click.types.IntParamType):
@@ -104,6 +104,15 @@ def parse_pairs(context: click.Context, parameter: click.Parameter, value: tuple
             raise click.BadParameter(f"{text!r} is not NAME=VALUE")
         pairs[name] = content
     return pairs
+
+
+def by_topic(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """What an option says of each topic: TOPIC=NAME and the like, as its metavar has it."""
+    pairs = [value.partition("=") for value in values]
+    for topic, _, content in pairs:
+        if not topic or not content:
+            raise UsageError(f"{parameter.opts[0]} {topic}: give {parameter.metavar}")
+    return {topic: content for topic, _, content in pairs}
 
 
 def require_known(kind: str, name: str, known: Iterable[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import click
 
@@ -14,7 +14,7 @@ from kafkalog.format.shell import path_word
 from kafkalog.storage import open_store
 from kafkalog.storage.store import SMALL_FILE
 from kafkalog.tasks.cluster_rebuild import RebuildOptions, RebuildResult, rebuild_disks
-from kafkalog.tasks.cluster_rebuild.disks import Disk, read_disks
+from kafkalog.tasks.cluster_rebuild.disks import read_disks
 from kafkalog.tasks.cluster_rebuild.options import read_configs
 from kafkalog.tasks.cluster_rebuild.result import KINDS
 
@@ -31,8 +31,9 @@ def run_cluster_rebuild(request: RebuildRequest) -> int:
     disks = read_disks(request.disks)
     total = sum(partition.size for disk in disks for partition in disk.partitions)
     options = _options(request)
-    if request.in_place and not request.dry_run:
-        _require_consent(disks, request)
+    if request.in_place and not request.dry_run and not request.yes:
+        listed = ", ".join(disk.path for disk in disks)
+        require_consent(f"--in-place changes {listed}", f"replace the metadata on {listed}?")
     with ReadProgress(total * (2 if request.out and not request.dry_run else 1), wanted=not request.quiet) as bar:
         result = rebuild_disks(disks, request.out, options, progress=bar.advance)
     if request.as_json:
@@ -42,14 +43,11 @@ def run_cluster_rebuild(request: RebuildRequest) -> int:
     return USAGE if result.obstacles else CLEAN
 
 
-def _require_consent(disks: Sequence[Disk], request: RebuildRequest) -> None:
-    """UsageError unless the user agrees to a change of the disks themselves."""
-    if request.yes:
-        return
-    listed = ", ".join(disk.path for disk in disks)
+def require_consent(what: str, question: str) -> None:
+    """UsageError unless the user agrees to a change of disks."""
     if not sys.stdin.isatty():
-        raise UsageError(f"--in-place changes {listed}; add --yes, or look at the plan first with --dry-run")
-    click.confirm(printable(f"replace the metadata on {listed}?"), err=True, abort=True)
+        raise UsageError(f"{what}; add --yes, or look at the plan first with --dry-run")
+    click.confirm(printable(question), err=True, abort=True)
 
 
 def _options(request: RebuildRequest) -> RebuildOptions:
@@ -59,7 +57,7 @@ def _options(request: RebuildRequest) -> RebuildOptions:
         node=request.node,
         controllers=request.controller,
         metadata=request.metadata,
-        configs=_configs(request.config) if request.config is not None else {},
+        configs=read_config_file(request.config) if request.config is not None else {},
         topic_ids=request.topic_id,
         prefer=request.prefer,
         missing_empty=request.missing_empty,
@@ -68,7 +66,8 @@ def _options(request: RebuildRequest) -> RebuildOptions:
     )
 
 
-def _configs(path: str) -> dict[str, dict[str, str]]:
+def read_config_file(path: str) -> dict[str, dict[str, str]]:
+    """The settings by topic that the file of --config gives."""
     try:
         store, place = open_store(path)
         content = store.read_small(place, SMALL_FILE)

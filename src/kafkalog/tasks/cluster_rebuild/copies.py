@@ -31,7 +31,10 @@ NO_EPOCH = NO_PRODUCER = -1
 
 @dataclass(frozen=True)
 class Copy:
-    """A copy of a partition on one disk. `notes` are what is wrong with it; a broker does not start on an `unusable` one."""
+    """A copy of a partition on one disk. `notes` are what is wrong with it; a broker does not start on an `unusable` one.
+
+    `loses_batches`: a broker that recovers it cuts off more than an unfinished end.
+    """
 
     disk: Disk
     partition: Partition
@@ -43,6 +46,7 @@ class Copy:
     found_start: int | None = None  # where the log begins, if only its epochs still say it
     notes: tuple[str, ...] = field(default_factory=tuple)
     unusable: bool = False
+    loses_batches: bool = False
 
     @property
     def rank(self) -> tuple[int, int, int]:
@@ -99,6 +103,7 @@ def examine(disk: Disk, partition: Partition, fs: Fs) -> Copy:
         highest_id,
         notes=tuple(notes),
         unusable=unusable,
+        loses_batches=loaded.loss is not None,
     )
     return replace(copy, found_start=_start_by_epochs(copy, first_epoch))
 

@@ -28,31 +28,33 @@ def metadata_records(
     """Everything that the controllers of these nodes begin with."""
     return [
         *_features(levels),
-        *_partitions(partitions, has_directories=levels.has_directories),
-        *(_config(TOPIC, topic, key, value) for topic in sorted(configs) for key, value in sorted(configs[topic].items())),
+        *partition_records(partitions, has_directories=levels.has_directories),
+        *(config_record(TOPIC, topic, key, value) for topic in sorted(configs) for key, value in sorted(configs[topic].items())),
         *(_known(image, {"", *map(str, nodes)}) if image is not None else ()),
-        _record("ProducerIdsRecord", 0, brokerId=nodes[0], brokerEpoch=NO_BROKER_EPOCH, nextProducerId=next_producer_id),
+        new_record("ProducerIdsRecord", 0, brokerId=nodes[0], brokerEpoch=NO_BROKER_EPOCH, nextProducerId=next_producer_id),
     ]
 
 
-def _record(record: str, version: int, /, **data: object) -> NewMetadataRecord:
+def new_record(record: str, version: int, /, **data: object) -> NewMetadataRecord:
+    """A record of a name and version, such as TopicRecord, with these fields."""
     return NewMetadataRecord(record, version, data)
 
 
 def _features(levels: Levels) -> Iterator[NewMetadataRecord]:
     """The metadata.version comes first: it says in which versions the others are written."""
     for name in sorted(levels.levels, key=lambda each: (each != METADATA_VERSION, each)):
-        yield _record("FeatureLevelRecord", 0, name=name, featureLevel=levels.levels[name])
+        yield new_record("FeatureLevelRecord", 0, name=name, featureLevel=levels.levels[name])
 
 
-def _partitions(partitions: Iterable[PlannedPartition], *, has_directories: bool) -> Iterator[NewMetadataRecord]:
+def partition_records(partitions: Iterable[PlannedPartition], *, has_directories: bool) -> Iterator[NewMetadataRecord]:
+    """The topics and their partitions; a release before 3.7 knows no directories."""
     named = set()
     for each in partitions:
         if each.topic not in named:
             named.add(each.topic)
-            yield _record("TopicRecord", 0, name=each.topic, topicId=each.topic_id)
+            yield new_record("TopicRecord", 0, name=each.topic, topicId=each.topic_id)
         directories = {"directories": list(each.directories)} if has_directories else {}
-        yield _record(
+        yield new_record(
             "PartitionRecord",
             int(has_directories),
             partitionId=each.partition,
@@ -66,17 +68,18 @@ def _partitions(partitions: Iterable[PlannedPartition], *, has_directories: bool
         )
 
 
-def _config(resource_type: int, resource: str, name: str, value: str) -> NewMetadataRecord:
-    return _record("ConfigRecord", 0, resourceType=resource_type, resourceName=resource, name=name, value=value)
+def config_record(resource_type: int, resource: str, name: str, value: str) -> NewMetadataRecord:
+    """A setting of a topic, broker or other resource."""
+    return new_record("ConfigRecord", 0, resourceType=resource_type, resourceName=resource, name=name, value=value)
 
 
 def _known(image: ClusterImage, brokers: Collection[str]) -> Iterator[NewMetadataRecord]:
     """What an older copy of the metadata knows besides topics: configs of brokers, groups and subscriptions, who may do what."""
     for (resource_type, resource), settings in sorted(image.configs.items()):
         if resource_type in OTHER_RESOURCES and (resource_type != BROKER or resource in brokers):
-            yield from (_config(resource_type, resource, name, value) for name, value in sorted(settings.items()))
+            yield from (config_record(resource_type, resource, name, value) for name, value in sorted(settings.items()))
     for acl in image.acls.values():
-        yield _record(
+        yield new_record(
             "AccessControlEntryRecord",
             0,
             id=acl.acl_id,
@@ -89,7 +92,7 @@ def _known(image: ClusterImage, brokers: Collection[str]) -> Iterator[NewMetadat
             permissionType=acl.permission_type,
         )
     for credential in image.credentials.values():
-        yield _record(
+        yield new_record(
             "UserScramCredentialRecord",
             0,
             name=credential.name,
@@ -102,9 +105,9 @@ def _known(image: ClusterImage, brokers: Collection[str]) -> Iterator[NewMetadat
     for entity, values in image.quotas.items():
         parts = [{"entityType": kind, "entityName": name} for kind, name in entity]
         for key, value in sorted(values.items()):
-            yield _record("ClientQuotaRecord", 0, entity=parts, key=key, value=value, remove=False)
+            yield new_record("ClientQuotaRecord", 0, entity=parts, key=key, value=value, remove=False)
     for token in image.delegation_tokens.values():
-        yield _record(
+        yield new_record(
             "DelegationTokenRecord",
             0,
             owner=token.owner,

@@ -23,7 +23,7 @@ from kafkalog.format.checkpoint import (
     encode_offset_checkpoint,
     encode_partition_metadata,
 )
-from kafkalog.log.partition import StoredFile
+from kafkalog.log.partition import Partition, StoredFile
 from kafkalog.storage.failures import writing
 from kafkalog.storage.fs import Buffer, Fs, LocalFs
 from kafkalog.storage.lock import is_broker_running
@@ -120,14 +120,14 @@ def _write_partitions(placements: Iterable[Placement], fs: Fs, progress: Progres
 
 def _fill(staged: StagedFolder, placement: Placement, progress: Progress) -> None:
     _copy(placement, Unsynced(staged), progress)
-    for stored in _files(placement):
+    for stored in files_to_copy(placement.copy.partition):
         path = os.path.join(staged.staging, os.path.basename(stored.path))
         staged.fs.set_modified_ms(path, stored.mtime_ns // 1_000_000)
 
 
-def _files(placement: Placement) -> Iterator[StoredFile]:
-    """The files of the copy, without those being deleted."""
-    for stored in placement.copy.partition.files:
+def files_to_copy(partition: Partition) -> Iterator[StoredFile]:
+    """The files of a copy, without those being deleted."""
+    for stored in partition.files:
         if stored.suffix not in ("deleted", "tmp"):
             yield stored
 
@@ -136,17 +136,17 @@ def _copy(placement: Placement, output: Output, progress: Progress) -> None:
     partition = placement.copy.partition
     metadata = read_metadata(partition)
     is_right = metadata is not None and decode_partition_metadata(metadata).topic_id == placement.chosen.topic_id
-    for stored in _files(placement):
+    for stored in files_to_copy(partition):
         if stored.kind == names.PARTITION_METADATA and not is_right:
             continue
-        output.write(os.path.basename(stored.path), _parts(partition.store, stored))
+        output.write(os.path.basename(stored.path), unchanged_parts(partition.store, stored))
         progress(stored.size)
     if not is_right:
         content = encode_partition_metadata(PartitionMetadata(0, placement.chosen.topic_id))
         output.write(names.PARTITION_METADATA, [content])
 
 
-def _parts(store: Store, stored: StoredFile) -> Iterator[Buffer]:
+def unchanged_parts(store: Store, stored: StoredFile) -> Iterator[Buffer]:
     """The bytes of a file; SegmentChanged if it is not as it was when it was listed."""
     with store.open(stored.path) as source:
         if source.size != stored.size:
