@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 import kafkalog
-from kafkalog.spark.ingestion import lake_ledger
+from kafkalog.spark.ingestion import lake_ledger, lake_table
 
 STAGES = (10, 100, 250, 500, 1000)
 COUNT = 20
@@ -50,8 +50,8 @@ class Watch:
 
 
 def main(table_format: str, runs: int) -> None:
-    commits = Watch(lake_ledger.commit_once)
-    lake_ledger.commit_once = commits
+    commits = Watch(lake_table.commit_once)
+    vars(lake_ledger)["commit_once"] = commits
     ingests = Watch(kafkalog.ingest)
     with tempfile.TemporaryDirectory() as folder:
         logs, lake = Path(folder) / "logs", Path(folder) / "lake"

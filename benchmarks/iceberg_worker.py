@@ -45,4 +45,4 @@ def main(bootstrap: str, topic: str, warehouse: str, jars: Sequence[str]) -> Non
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4], sys.argv[4:])
+    main(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4:])
