@@ -145,7 +145,11 @@ def session_members(session: int) -> list[int]:
 
 
 def damaged_places(target: Path) -> dict[str, list[tuple[int, int]]]:
-    """The bytes set aside of each file; ranges that touch are one, since a run may end between two of them. None overlaps."""
+    """The bytes set aside of each file; ranges that touch are one, since a run may end between two of them. None overlaps.
+
+    Those that reach the end of a file do not count: of several damaged batches there, a run that saw the first one alone has
+    reported it, and one that sees them together waits for what follows.
+    """
     found: dict[str, list[tuple[int, int]]] = {}
     for row in damaged_rows(target):
         ranges = found.setdefault(row["file"], [])
@@ -154,7 +158,8 @@ def damaged_places(target: Path) -> dict[str, list[tuple[int, int]]]:
         if ranges and ranges[-1][1] == start:
             start = ranges.pop()[0]
         ranges.append((start, stop))
-    return found
+    inner = {file: [each for each in ranges if each[1] < Path(file).stat().st_size] for file, ranges in found.items()}
+    return {file: ranges for file, ranges in inner.items() if ranges}
 
 
 class Campaign:

@@ -102,13 +102,6 @@ def _seen(name: str, number: int, mark: str, rows: pa.Table) -> Seen:
     return Seen(name, number, mark, frozenset(identities), rows.num_rows)
 
 
-def settled(places: dict[str, list[tuple[int, int]]]) -> dict[str, list[tuple[int, int]]]:
-    """Damage that does not reach the end of its file: of several damaged batches there, a run that saw the first one alone has
-    reported it, and one that sees them together waits for what follows."""
-    inner = {file: [each for each in ranges if each[1] < Path(file).stat().st_size] for file, ranges in places.items()}
-    return {file: ranges for file, ranges in inner.items() if ranges}
-
-
 class Reader:
     """Looks at the tables of a target again and again."""
 
@@ -351,7 +344,7 @@ class Campaign:
             return
         undisturbed = self.folder / "undisturbed"
         take(self.logs.folder, undisturbed)
-        assert settled(damaged_places(self.target)) == settled(damaged_places(undisturbed))
+        assert damaged_places(self.target) == damaged_places(undisturbed)
         wanted = sorted(row[:3] for row in read_logs(self.logs.folder, on_damage="salvage"))
         for frames in (map(self._polars, self.names), map(self._duckdb, self.names)):
             rows = [row for frame in frames for row in frame]

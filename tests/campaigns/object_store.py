@@ -105,8 +105,20 @@ def store() -> Iterator[Any]:
         patch.setattr(lease, "LEASE_SECONDS", LEASE_SECONDS)
         client = boto3.client("s3")
         client.create_bucket(Bucket=BUCKET)
-        yield client
+        try:
+            yield client
+        finally:
+            _empty(client)
     server.stop()
+
+
+def _empty(client: Any) -> None:
+    """All stores of a process have the same buckets."""
+    for page in client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET):
+        for each in page.get("Contents", ()):
+            client.delete_object(Bucket=BUCKET, Key=each["Key"])
+    for each in client.list_multipart_uploads(Bucket=BUCKET).get("Uploads", ()):
+        client.abort_multipart_upload(Bucket=BUCKET, Key=each["Key"], UploadId=each["UploadId"])
 
 
 class Campaign:
