@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -38,4 +39,7 @@ def _run_maven(project: Path, jars: Path, settings: list[str]) -> str | None:
         done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=RESOLVE_SECONDS, check=False)
     except subprocess.TimeoutExpired:
         return f"Maven took more than {RESOLVE_SECONDS} seconds"
-    return f"Maven failed: {(done.stdout + done.stderr).strip()[:300]}" if done.returncode else None
+    if done.returncode == 0:
+        return None
+    missing = re.search(r"Could not find artifact (\S+)", done.stdout + done.stderr)
+    return f"Maven finds no {missing[1]}" if missing else f"Maven failed: {(done.stdout + done.stderr).strip()[:300]}"

@@ -374,6 +374,15 @@ def test_a_copy_that_would_stop_its_broker_is_made_again_from_the_others() -> No
     assert not Path("out/node-1/d1/orders-0").exists()
 
 
+def test_a_segment_size_with_which_a_broker_of_4_0_ends_at_start_is_raised() -> None:
+    disk("b1/d1", 1, {"orders-0": CopyFiles(LONGER), "users-0": CopyFiles(LONGER)})
+    configs = read_configs(b"orders/segment.bytes=16000\nusers/segment.bytes=many\n", "topics.properties")
+    result = rebuild("b1", configs=configs, release="4.0", dry_run=True)
+    assert [result.configs[topic]["segment.bytes"] for topic in ("orders", "users")] == ["1048576", "many"]
+    assert "orders (was 16000): from Kafka 4.0 on" in notes(result, "chosen")
+    assert rebuild("b1", configs=configs, release="3.9", dry_run=True).configs["orders"]["segment.bytes"] == "16000"
+
+
 # -- a copy of the metadata ----------------------------------------------------------------------------------------------------
 
 

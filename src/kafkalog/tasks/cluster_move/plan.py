@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafkalog.errors import UsageError
-from kafkalog.format.java import MAX_INT32
 from kafkalog.format.names import partition_folder_name
 from kafkalog.format.quantities import plural
 from kafkalog.format.shell import path_word
@@ -32,7 +31,6 @@ from .result import MovedTopic, MoveResult
 from .target import Target
 
 RETENTION = tuple(KEEP_EVERYTHING)
-SEGMENT_BYTES = "segment.bytes"
 
 
 @dataclass(frozen=True)
@@ -214,14 +212,11 @@ class _Planner:
     ) -> dict[str, dict[str, str]]:
         """The settings of each topic under its new name; without one about retention it keeps everything."""
         named = [(topic.source, found[topic.source][0].topic_id) for topic in topics]
-        configs, notes = choose_configs(named, self.options.choosing, image, self.sources)
+        configs, notes = choose_configs(named, self.options.choosing, image, self.sources, self.target.newest_metadata_version)
         self.notes += notes
-        kept, ending, raised = [], [], []
+        kept, ending = [], []
         for topic in topics:
             settings = configs.setdefault(topic.source, {})
-            if self.target.least_segment_bytes > int(settings.get(SEGMENT_BYTES, MAX_INT32)):
-                raised.append(f"{topic.topic} (was {settings[SEGMENT_BYTES]})")
-                settings[SEGMENT_BYTES] = str(self.target.least_segment_bytes)
             if settings.get("remote.storage.enable") == "true":
                 what = "is in tiered storage, and what is only there cannot be moved"
                 self.obstacles.append(f"{topic.source} {what}; to move what is on the disks: --config with {topic.source}/"
@@ -234,9 +229,6 @@ class _Planner:
         if kept:
             why = "else the defaults of its new brokers would delete old records right after the start"
             self._note(CHOSEN, f"retention.ms=-1 or retention.bytes=-1 where it was not set ({', '.join(kept)}): {why}")
-        if raised:
-            why = "from Kafka 4.0 on a broker does not start with less"
-            self._note(CHOSEN, f"{SEGMENT_BYTES}={self.target.least_segment_bytes} for {', '.join(raised)}: {why}")
         if ending:
             what = "brokers delete what is beyond it right after the start; --config with TOPIC/retention.ms=-1 keeps it"
             self._note(CHOSEN, f"retention as it was: {', '.join(ending)}: {what}")

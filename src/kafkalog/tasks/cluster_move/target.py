@@ -16,8 +16,6 @@ from ..cluster_rebuild.features import ELIGIBLE_LEADERS, FIRST_WITH_DIRECTORIES
 from .metadata_log import MetadataLog, read_metadata_log
 
 NO_EPOCH = -1
-FIRST_OF_4 = 22  # metadata.version 4.0-IV0
-LEAST_SEGMENT_BYTES = 1 << 20  # KIP-1030: from 4.0 on a broker whose metadata say less ends at start
 
 
 @dataclass(frozen=True)
@@ -45,12 +43,12 @@ class Target:
         return self.image.features[METADATA_VERSION] >= FIRST_WITH_DIRECTORIES
 
     @property
-    def least_segment_bytes(self) -> int:
-        """The least segment.bytes with which its brokers start."""
+    def newest_metadata_version(self) -> int:
+        """The newest that its brokers know."""
         levels = [self.image.features[METADATA_VERSION]]
         for broker in self.image.brokers.values():
             levels += broker.supported_features.get(METADATA_VERSION, ())
-        return LEAST_SEGMENT_BYTES if max(levels) >= FIRST_OF_4 else 1
+        return max(levels)
 
     def place(self, node: int, turn: int) -> Disk:
         """A log directory of a broker: another one each turn, the same in every run."""

@@ -20,12 +20,20 @@ from .result import CHOSEN, KNOWN, LOST, Note
 KEEP_EVERYTHING: Mapping[str, str] = {"retention.ms": "-1", "retention.bytes": "-1"}
 # As brokers create them. The other internal topics are no such tables of keys: compaction would delete what they need.
 OF_COORDINATORS: Mapping[str, str] = {"cleanup.policy": "compact", "segment.bytes": "104857600"}
+SEGMENT_BYTES = "segment.bytes"
+# KIP-1030: a broker of 4.0 or later whose metadata say less for a topic ends at start.
+LEAST_SEGMENT_BYTES = 1 << 20
+FIRST_OF_4 = 22  # the first metadata.version of Kafka 4.0
 REMOTE_METADATA_TOPIC = "__remote_log_metadata"
 INTERNAL = "__"
 
 
 def choose_configs(
-    topics: Sequence[tuple[str, str]], options: RebuildOptions, image: ClusterImage | None, disks: Iterable[Disk]
+    topics: Sequence[tuple[str, str]],
+    options: RebuildOptions,
+    image: ClusterImage | None,
+    disks: Iterable[Disk],
+    metadata_version: int,
 ) -> tuple[dict[str, dict[str, str]], list[Note]]:
     """(the settings of each topic, given by name and id, and what to say about them)"""
     there = {topic for topic, _ in topics}
@@ -42,7 +50,25 @@ def choose_configs(
         settings |= options.configs.get(topic, everyones)
         if settings:
             configs[topic] = settings
-    return configs, list(_notes(guessed, there, options, disks))
+    raised = _raise_segment_bytes(configs) if metadata_version >= FIRST_OF_4 else []
+    return configs, [*_notes(guessed, there, options, disks), *raised]
+
+
+def _raise_segment_bytes(configs: Mapping[str, dict[str, str]]) -> list[Note]:
+    small = {topic: settings for topic, settings in configs.items() if _number(settings.get(SEGMENT_BYTES)) < LEAST_SEGMENT_BYTES}
+    if not small:
+        return []
+    were = ", ".join(f"{topic} (was {settings[SEGMENT_BYTES]})" for topic, settings in small.items())
+    for settings in small.values():
+        settings[SEGMENT_BYTES] = str(LEAST_SEGMENT_BYTES)
+    return [
+        Note(CHOSEN, f"{SEGMENT_BYTES}={LEAST_SEGMENT_BYTES} for {were}: from Kafka 4.0 on a broker does not start with less")
+    ]
+
+
+def _number(text: str | None) -> int:
+    """The value of a setting; one that is no number is left to the broker."""
+    return int(text) if text is not None and text.isascii() and text.isdigit() else LEAST_SEGMENT_BYTES
 
 
 def _safe(topic: str) -> dict[str, str]:

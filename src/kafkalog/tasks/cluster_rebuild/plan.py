@@ -96,7 +96,7 @@ class _Planner:
         planned, placements = self._place(choices, directories, facts, known.image)
         levels = self._levels(known.image, facts)
         topics = [(topic, found[0].topic_id) for topic, found in by_name(choices.partitions).items()]
-        configs, config_notes = choose_configs(topics, self.options, known.image, self.disks)
+        configs, config_notes = choose_configs(topics, self.options, known.image, self.disks, levels.metadata_version)
         next_id = self._next_producer_id(choices.partitions, facts, known.image)
         if self.options.in_place:
             self.obstacles += in_the_way(placements, choices.partitions)
