@@ -186,7 +186,7 @@ def test_a_power_cut_at_any_step_leaves_nothing_of_roots_under_its_name(job: pow
     wrong: set[str] = set()
 
     def watch(step: int, action: str, path: str) -> None:
-        wrong.update(path for path, owned in fs.owners().items() if owned.user != NOBODY and ".inprogress" not in path)
+        wrong.update(path for path, owned in fs.owners().items() if owned.user != NOBODY and not job.is_unfinished(path))
 
     fs = SimulatedFs(job.files(), watch, owner=NOBODY)
     job.run(fs)

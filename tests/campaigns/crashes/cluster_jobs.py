@@ -191,6 +191,7 @@ JOBS = (
         ],
         _what_counts,
         sampled=16,
+        unfinished=r"\.inprogress|/__cluster_metadata-0\.[0-9a-f]{32}-stray",
     ),
     Job(
         "cluster rebuild",

@@ -125,7 +125,7 @@ class Disturbed:
 
     def _other_owners(self, folder: Path) -> list[tuple[str, int]]:
         owners = [(str(path.relative_to(folder)), path.lstat().st_uid) for path in folder.rglob("*")]
-        return [(path, owner) for path, owner in owners if owner != self.owner and ".inprogress" not in path]
+        return [(path, owner) for path, owner in owners if owner != self.owner and not self.job.is_unfinished(path)]
 
     def fail(self, error: str, call: Call) -> None:
         """Make that call fail."""
@@ -156,7 +156,7 @@ class Disturbed:
         if ended.code not in {*ends, self.undisturbed.code}:
             self.wrong.append(f"{where}: exit code {ended.code}: {ended.errors[-300:]!r}")
         found = _taken(folder)
-        if is_tidy and (unfinished := [path for path in (*found.files, *found.folders) if ".inprogress" in path]):
+        if is_tidy and (unfinished := list(filter(self.job.is_unfinished, (*found.files, *found.folders)))):
             self.wrong.append(f"{where}: left {unfinished}")
         state = (frozenset(found.files.items()), found.folders)
         if state not in self._judged:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -35,6 +36,10 @@ class Job:
     settled: Callable[[Files], object] = lambda files: files  # the part of the result that counts
     excused: Mapping[int, str] = field(default_factory=dict)  # by number: why a sync is made that no image needs
     sampled: int = 1  # the suite looks at one of so many steps and images
+    unfinished: str = r"\.inprogress"  # in the names of what is not finished
+
+    def is_unfinished(self, path: str) -> bool:
+        return re.search(self.unfinished, path) is not None
 
 
 Look = Callable[[int, SimulatedFs], None]
@@ -137,7 +142,7 @@ def failing_steps(job: Job, number: int = errno.ENOSPC, every: int = 1) -> tuple
         except StorageError as error:
             if error.errno != number:
                 wrong.append(f"{job.name}: step {failing} failed with {error}")
-        if not job.holds(fs.files(), complete) or any(".inprogress" in path for path in fs.files()):
+        if not job.holds(fs.files(), complete) or any(map(job.is_unfinished, fs.files())):
             wrong.append(f"{job.name}: after the failure of step {failing}: {sorted(fs.files())}")
         fs.watch = None
         job.run(fs)
