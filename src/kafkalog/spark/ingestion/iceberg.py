@@ -6,9 +6,10 @@ So it only builds a transaction, which is committed here: once, on the snapshot 
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import Any, Final
 
@@ -88,7 +89,7 @@ class LazyCatalog:
         """A table as it is now; None if there is none."""
         if self.is_embedded and not os.path.exists(self.file):
             return None
-        with suppress(NoSuchTableError):
+        with suppress(NoSuchTableError), _uncollected():
             return self.opened.load_table(identifier)
         return None
 
@@ -261,6 +262,10 @@ class IcebergLakeTable:
         return plain.removeprefix(root)
 
     def append(self, commit: LakeCommit) -> None:
+        with _uncollected():
+            self._append(commit)
+
+    def _append(self, commit: LakeCommit) -> None:
         self._require_spec()
         table, edit = self._table, commit.edit
         marks = {COMMIT_KEY: str(edit.number), RUN_KEY: edit.run, OFFSETS_KEY: offsets_json(commit.offsets)}
@@ -334,6 +339,18 @@ class IcebergLakeTable:
             if producer.snapshot_id not in known:
                 producer._clean_all_uncommitted()
         self.failed = []
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """PyIceberg makes objects of every snapshot, so many that Python would look for cycles among all its objects each time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _partitioning(spec: PartitionSpec) -> list[tuple[int, str]]:
